@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args, get_origin, get_
 
 from hosttune import __version__
 from hosttune.errors import BadInput, Fault, Where
-from hosttune.frozen import stored
+from hosttune.frozen import get_stored
 from hosttune.regex import regex
 from hosttune.values import (
     ABSENT,
@@ -59,7 +59,7 @@ def to_json(value: Any) -> Any:
         return encode(value)
     if dataclasses.is_dataclass(value):
         # the stored field, not the attribute: a fact's attribute raises where it could not be read
-        fields = {field.name: to_json(stored(value, field.name)) for field in dataclasses.fields(value)}
+        fields = {field.name: to_json(get_stored(value, field.name)) for field in dataclasses.fields(value)}
         if not fields.get(_YIELDS, True):
             del fields[_YIELDS]
         later = fields.pop(_LATER, ())
@@ -79,47 +79,47 @@ def change_from_json(data: Any, where: str = "change", unknown: list[str] | None
     """Raises BadInput with every fault; `where` is the file or field that `data` came from. `unknown` gets the names of
     the fields that this version does not know.
     """
-    return decoded(Change, data, where, unknown)
+    return decode_as(Change, data, where, unknown)
 
 
 def finding_from_json(data: Any, where: str = "finding") -> Finding:
     """Raises BadInput with every fault."""
-    return decoded(Finding, data, where)
+    return decode_as(Finding, data, where)
 
 
-def document(body: Any) -> dict[str, Any]:
+def make_document(body: Any) -> dict[str, Any]:
     """A document of its own: `format_version` first, then the fields of `body`."""
     return {"format_version": FORMAT_VERSION, **to_json(body)}
 
 
 def plan_to_json(plan: Plan) -> dict[str, Any]:
-    return document(plan)
+    return make_document(plan)
 
 
 def plan_from_json(data: Any, where: str = "plan") -> Plan:
     """Raises BadInput with every fault, also when another version of hosttune wrote the document."""
-    return decoded(Plan, _body(data, where), where)
+    return decode_as(Plan, _encode_body(data, where), where)
 
 
 def receipt_to_json(receipt: Receipt) -> dict[str, Any]:
-    return document(receipt)
+    return make_document(receipt)
 
 
 def receipt_from_json(data: Any, where: str = "receipt") -> Receipt:
     """Raises BadInput with every fault."""
-    return decoded(Receipt, _body(data, where), where)
+    return decode_as(Receipt, _encode_body(data, where), where)
 
 
-def canonical(changes: Iterable[Change]) -> bytes:
+def encode_canonically(changes: Iterable[Change]) -> bytes:
     """The bytes under a plan's digest: what the changes do, without what is only said about them, and without what
     differs between two boots, or two equal hosts: their order, which is that of the devices; the kernel's number of a
     device; and the value that a live setting has, which the kernel works out from the memory that it found.
     """
-    rows = sorted(json.dumps(_intent(change), sort_keys=True, separators=(",", ":")) for change in changes)
+    rows = sorted(json.dumps(_encode_intent(change), sort_keys=True, separators=(",", ":")) for change in changes)
     return f"[{','.join(rows)}]".encode("ascii")
 
 
-def _intent(change: Change) -> dict[str, Any]:
+def _encode_intent(change: Change) -> dict[str, Any]:
     fields = ("action", "before", "after", "rule", "activation", "triggers")
     kind, name = change.address.kind, change.address.name
     intent = {field: to_json(getattr(change, field)) for field in fields}
@@ -130,7 +130,7 @@ def _intent(change: Change) -> dict[str, Any]:
     return intent | {"address": f"{kind}:{name}"}
 
 
-def dumps(data: Any) -> str:
+def dump_json(data: Any) -> str:
     """JSON for people and pipes: indented, ends in a newline, ASCII alone, so no terminal is steered by it."""
     return json.dumps(data, indent=2, ensure_ascii=True) + "\n"
 
@@ -163,7 +163,7 @@ _ENCODERS: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
 )
 
 
-def _body(data: Any, where: str) -> dict[str, Any]:
+def _encode_body(data: Any, where: str) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise BadInput([Fault(Where(where), f"expected an object, found {_kind_of(data)}")])
     if wrong := other_format(data):
@@ -191,14 +191,14 @@ def written_by(data: Mapping[str, Any]) -> str:
 
 def is_older(version: str) -> bool:
     """Whether a hosttune of this version came before this one; False for any other text."""
-    return bool(_VERSION.fullmatch(version)) and _numbers(version) < _numbers(__version__)
+    return bool(_VERSION.fullmatch(version)) and _parse_version_numbers(version) < _parse_version_numbers(__version__)
 
 
-def _numbers(version: str) -> tuple[int, ...]:
+def _parse_version_numbers(version: str) -> tuple[int, ...]:
     return tuple(map(int, _NUMBER.findall(version)[:3]))
 
 
-def decoded(wanted: type[T], data: Any, where: str, unknown: list[str] | None = None) -> T:
+def decode_as(wanted: type[T], data: Any, where: str, unknown: list[str] | None = None) -> T:
     """A value of the type `wanted` from its JSON. `unknown` gets the names of fields that it does not have. Raises
     BadInput with every fault.
     """
@@ -216,13 +216,13 @@ def read_document(wanted: type[T], content: str | bytes, where: str, hint: str =
     except (ValueError, RecursionError):
         data = None
     try:
-        return decoded(wanted, _body(data, where), where)
+        return decode_as(wanted, _encode_body(data, where), where)
     except BadInput as error:
         raise BadInput([Fault(one.where, one.message, hint or one.hint) for one in error.faults]) from None
 
 
 @cache
-def _hints(wanted: Any) -> dict[str, Any]:
+def _read_hints(wanted: Any) -> dict[str, Any]:
     return get_type_hints(wanted)
 
 
@@ -272,14 +272,14 @@ class _Decoder:
         carries = fields.pop(_LATER, None) is not None
         before = len(self.faults)
         unknown = sorted(data.keys() - fields.keys())
-        self.unknown += [_inside(path, key) for key in unknown]
+        self.unknown += [_join_path(path, key) for key in unknown]
         values: dict[str, Any] = {_LATER: tuple((key, json.dumps(data[key])) for key in unknown)} if carries else {}
-        hints = _hints(wanted)
+        hints = _read_hints(wanted)
         for name, field in fields.items():
             if name in data:
-                values[name] = self.decode(hints[name], data[name], _inside(path, name))
+                values[name] = self.decode(hints[name], data[name], _join_path(path, name))
             elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
-                self.fault(_inside(path, name), "is missing")
+                self.fault(_join_path(path, name), "is missing")
         return wanted(**values) if len(self.faults) == before else None
 
     def items(self, wanted: Any, data: Any, path: str) -> Any:
@@ -292,7 +292,7 @@ class _Decoder:
         if not isinstance(data, dict):
             self.fault(path, f"expected an object, found {_kind_of(data)}")
             return {}
-        return {key: self.decode(wanted, item, _inside(path, key)) for key, item in data.items()}
+        return {key: self.decode(wanted, item, _join_path(path, key)) for key, item in data.items()}
 
     def word(self, wanted: type[Enum], data: Any, path: str) -> Any:
         words = {str(word.value): word for word in wanted}
@@ -329,16 +329,16 @@ class _Decoder:
             self.fault(path, "expected type, mode, uid, gid and one of text or base64")
             return None
         for key in ("uid", "gid"):
-            self.decode(int, data[key], _inside(path, key))
+            self.decode(int, data[key], _join_path(path, key))
         from base64 import b64decode
 
         mode = data["mode"]
         if not isinstance(mode, str) or len(mode) != 4 or not set(mode) <= set("01234567"):
-            self.fault(_inside(path, "mode"), 'expected four octal digits such as "0644"')
+            self.fault(_join_path(path, "mode"), 'expected four octal digits such as "0644"')
         try:
             content = data["text"].encode("utf-8") if "text" in data else b64decode(data["base64"], validate=True)
         except ValueError:
-            self.fault(_inside(path, next(iter(body))), "cannot be decoded")
+            self.fault(_join_path(path, next(iter(body))), "cannot be decoded")
         if len(self.faults) > before:
             return None
         return FileValue(content, int(mode, 8), data["uid"], data["gid"])
@@ -351,12 +351,25 @@ def _kind_of(data: Any) -> str:
     return "nothing" if data is None else _NAMES.get(type(data), type(data).__name__)
 
 
-def _inside(path: str, name: str) -> str:
+def _join_path(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
 
 
 __all__ = [
-    "FORMAT_VERSION", "canonical", "change_from_json", "change_to_json", "decoded", "document", "dumps",
-    "finding_from_json", "finding_to_json", "other_format", "plan_from_json", "plan_to_json", "receipt_from_json",
-    "receipt_to_json", "to_json", "written_by",
+    "FORMAT_VERSION",
+    "change_from_json",
+    "change_to_json",
+    "decode_as",
+    "dump_json",
+    "encode_canonically",
+    "finding_from_json",
+    "finding_to_json",
+    "make_document",
+    "other_format",
+    "plan_from_json",
+    "plan_to_json",
+    "receipt_from_json",
+    "receipt_to_json",
+    "to_json",
+    "written_by",
 ]  # fmt: skip

@@ -12,7 +12,7 @@ MOST_FAULTS = 100  # reported of one input: to search for the nearest known word
 
 @frozen
 class Where:
-    """A place in a file somebody wrote: `path:line: field`. Line 0 and an empty field mean unknown."""
+    """A place in a file someone wrote: `path:line: field`. Line 0 and an empty field mean unknown."""
 
     path: str
     line: int = 0
@@ -74,4 +74,4 @@ class HalfWay(Refused):
 
 
 class Conflict(Refused):
-    """What is there now is not what the plan was made from: somebody else changed it in between."""
+    """What is there now is not what the plan was made from: someone else changed it in between."""

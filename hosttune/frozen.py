@@ -26,7 +26,7 @@ _FEW = 4  # values of a class that cost less than its `__init__`, written and co
 
 
 class Lazy:
-    """The value of a field that is made when somebody asks for it: once, whoever asks, and from whichever thread."""
+    """The value of a field that is made when someone asks for it: once, whoever asks, and from whichever thread."""
 
     __slots__ = ("_arguments", "_lock", "_make", "_value")
     _value: Any
@@ -54,9 +54,11 @@ def frozen(cls: type[T]) -> type[T]:
     They look at the fields as they are stored, so that a fact that could not be read can be compared and printed too:
     a class may have values of some types kept aside (ASIDE), see hosttune/facts/base.py.
     """
-    made: Any = dataclass(slots=True, init=False, eq=False, repr=False)(_documented(cls))
-    compared = _once(lambda: tuple(_getter(made, one.name) for one in fields(made) if one.compare))
-    stored = _once(lambda: tuple((_getter(made, one.name), _setter(made, one.name)) for one in fields(made)))
+    made: Any = dataclass(slots=True, init=False, eq=False, repr=False)(_set_signature(cls))
+    compared = _call_once(lambda: tuple(_make_getter(made, one.name) for one in fields(made) if one.compare))
+    stored = _call_once(
+        lambda: tuple((_make_getter(made, one.name), _make_setter(made, one.name)) for one in fields(made))
+    )
 
     def values(self: object) -> tuple[Any, ...]:
         return tuple(get(self) for get in compared())
@@ -65,15 +67,15 @@ def frozen(cls: type[T]) -> type[T]:
         return values(self) == values(other) if other.__class__ is self.__class__ else NotImplemented
 
     def text(self: object) -> str:
-        shown = (f"{one.name}={_getter(made, one.name)(self)!r}" for one in fields(made) if one.repr)
+        shown = (f"{one.name}={_make_getter(made, one.name)(self)!r}" for one in fields(made) if one.repr)
         return f"{made.__qualname__}({', '.join(shown)})"
 
     few: list[None] = []  # an entry for each value
 
     def init(self: object, *given: Any, **named: Any) -> None:
         few.append(None)
-        if len(few) > _FEW or not _filled(self, given, named):
-            made.__init__ = _initializer(made)
+        if len(few) > _FEW or not _fill_fields(self, given, named):
+            made.__init__ = _make_initializer(made)
             made.__init__(self, *given, **named)
 
     def restore(self: object, state: list[Any]) -> None:
@@ -91,7 +93,7 @@ def frozen(cls: type[T]) -> type[T]:
     return made  # type: ignore[no-any-return]
 
 
-def _once(make: Callable[[], T]) -> Callable[[], T]:
+def _call_once(make: Callable[[], T]) -> Callable[[], T]:
     """`make`, at its first use, and then what it gave: of most classes nothing is asked, and functools.cache takes
     longer to wrap it than it takes."""
     made: list[T] = []
@@ -104,7 +106,7 @@ def _once(make: Callable[[], T]) -> Callable[[], T]:
     return get
 
 
-def _documented(cls: type[T]) -> type[T]:
+def _set_signature(cls: type[T]) -> type[T]:
     """`dataclass` writes the signature of a class without a text of its own into it, which takes it long to find."""
     cls.__doc__ = cls.__doc__ or cls.__name__
     return cls
@@ -114,7 +116,7 @@ def _refuse(self: object, name: str, *value: object) -> None:
     raise FrozenInstanceError(f"cannot {'assign to' if value else 'delete'} field {name!r} of {type(self).__name__}")
 
 
-def stored(value: object, name: str) -> object:
+def get_stored(value: object, name: str) -> object:
     """A field as it is stored, also one that is kept aside; a lazy one is made now. Raises AttributeError if there is
     none.
     """
@@ -124,41 +126,41 @@ def stored(value: object, name: str) -> object:
         kept = _kept_aside(value, name)
         if kept is None:
             raise
-    return _made(value, name, kept)
+    return _make_kept(value, name, kept)
 
 
-def aside(value: object, name: str) -> object:
-    """As `stored`, of a field whose own place is known to be empty."""
+def get_set_aside(value: object, name: str) -> object:
+    """As `get_stored`, of a field whose own place is known to be empty."""
     kept = _kept_aside(value, name)
-    return stored(value, name) if kept is None else _made(value, name, kept)
+    return get_stored(value, name) if kept is None else _make_kept(value, name, kept)
 
 
-def _made(value: object, name: str, kept: object) -> object:
+def _make_kept(value: object, name: str, kept: object) -> object:
     """What was kept aside; a lazy one is made, and takes its place."""
     if type(kept) is Lazy:
         kept = kept.value()
-        _setter(type(value), name)(value, kept)
+        _make_setter(type(value), name)(value, kept)
     return kept
 
 
 def _kept_aside(value: object, name: str) -> object:
     """None where nothing is."""
     try:
-        kept: dict[str, object] = _aside(type(value)).__get__(value)
+        kept: dict[str, object] = _find_aside(type(value)).__get__(value)
     except AttributeError:
         return None
     return kept.get(name)
 
 
-def _getter(cls: type, name: str) -> Any:
+def _make_getter(cls: type, name: str) -> Any:
     """How a field is read as it is stored."""
     get = getattr(cls, name).__get__
     if not hasattr(cls, "ASIDE"):
         return get
-    return lambda self: stored(self, name)
+    return lambda self: get_stored(self, name)
 
 
-def _setter(cls: type, name: str) -> Any:
+def _make_setter(cls: type, name: str) -> Any:
     """How a field is stored, past `__setattr__`."""
     put = getattr(cls, name).__set__
     if not hasattr(cls, "ASIDE"):
@@ -168,18 +170,18 @@ def _setter(cls: type, name: str) -> Any:
 
 
 def _put_aside(self: object, name: str, value: object) -> None:
-    place = _aside(type(self))
+    place = _find_aside(type(self))
     try:
         place.__get__(self)[name] = value
     except AttributeError:
         place.__set__(self, {name: value})
 
 
-def _aside(cls: type) -> Any:
+def _find_aside(cls: type) -> Any:
     return getattr(cls, "_unread")  # noqa: B009 - the place of it, not a value
 
 
-def _filled(self: object, given: tuple[Any, ...], named: dict[str, Any]) -> bool:
+def _fill_fields(self: object, given: tuple[Any, ...], named: dict[str, Any]) -> bool:
     """Store the fields as the written `__init__` would. False, and nothing is stored, for what it would refuse."""
     cls = type(self)
     known = fields(cls)  # type: ignore[arg-type]
@@ -195,13 +197,13 @@ def _filled(self: object, given: tuple[Any, ...], named: dict[str, Any]) -> bool
     if len(values) > len(known):
         return False
     for one in known:
-        _setter(cls, one.name)(self, values[one.name])
+        _make_setter(cls, one.name)(self, values[one.name])
     if hasattr(cls, "__post_init__"):
         self.__post_init__()  # type: ignore[attr-defined]
     return True
 
 
-def _initializer(cls: type) -> Any:
+def _make_initializer(cls: type) -> Any:
     """`__init__` of the fields: positional or by name, with their defaults, storing past `__setattr__`."""
     kinds = getattr(cls, "ASIDE", None)
     known: dict[str, Any] = {"_MISSING": MISSING, "_ASIDE": kinds, "_TYPE": type}
@@ -223,7 +225,7 @@ def _initializer(cls: type) -> Any:
         is_aside = f"if _TYPE({one.name}) in _ASIDE: _LAID[{one.name!r}] = {one.name}\n    else: "
         body.append(f"    {is_aside if kinds else ''}_put_{one.name}(self, {one.name})")
     if kinds:
-        known["_LAY_ASIDE"] = _aside(cls).__set__
+        known["_LAY_ASIDE"] = _find_aside(cls).__set__
         body.append("    if _LAID: _LAY_ASIDE(self, _LAID)")
     if hasattr(cls, "__post_init__"):
         body.append("    self.__post_init__()")

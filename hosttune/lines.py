@@ -6,7 +6,7 @@ from typing import AnyStr, Generic
 
 
 class LineNumbers(Generic[AnyStr]):
-    """The number of the line, from 1, in which a position of the text lies. It counts on from the position that was
+    """The number of the line, from 1, in which a position of the text is. It counts on from the position that was
     asked last: to count from the start for each of many places takes quadratic time.
     """
 

@@ -16,7 +16,7 @@ _SHOWN: Final = 40  # characters of a list in an error
 
 def parse_ranges(text: str) -> tuple[tuple[int, int], ...]:
     """The pairs (first, last) of "0-3,8"; empty parts are left out. Raises ValueError, with the text."""
-    return tuple(_pair(part.strip(), text) for part in text.strip().split(",") if part.strip())
+    return tuple(_parse_pair(part.strip(), text) for part in text.strip().split(",") if part.strip())
 
 
 def number_list(text: str, most: int = MOST) -> tuple[int, ...]:
@@ -26,7 +26,7 @@ def number_list(text: str, most: int = MOST) -> tuple[int, ...]:
     """
     found = parse_ranges(text)
     if sum(last - first + 1 for first, last in found) > most:
-        raise ValueError(f"{_shown(text)} names more than {most} numbers")
+        raise ValueError(f"{_quote_shortened(text)} names more than {most} numbers")
     return tuple(number for first, last in found for number in range(first, last + 1))
 
 
@@ -41,16 +41,16 @@ def number_list_text(numbers: Iterable[int]) -> str:
     return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in parts)
 
 
-def _pair(part: str, text: str) -> tuple[int, int]:
+def _parse_pair(part: str, text: str) -> tuple[int, int]:
     first, dash, last = (one.strip() for one in part.partition("-"))
     ends = (first, last) if dash else (first, first)
     if not all(one.isascii() and one.isdecimal() and len(one) <= _DIGITS for one in ends):
-        raise ValueError(f"{_shown(text)} is not a list of numbers such as 0-3,8")
+        raise ValueError(f"{_quote_shortened(text)} is not a list of numbers such as 0-3,8")
     if int(ends[1]) < int(ends[0]):
-        raise ValueError(f"{_shown(text)} has a range that ends before it begins")
+        raise ValueError(f"{_quote_shortened(text)} has a range that ends before it begins")
     return int(ends[0]), int(ends[1])
 
 
-def _shown(text: str) -> str:
+def _quote_shortened(text: str) -> str:
     text = text.strip()
     return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 @cache
-def _environment() -> SandboxedEnvironment:
+def _make_environment() -> SandboxedEnvironment:
     # imported here: Jinja2 costs more than the whole start of a command that renders nothing
     import jinja2
     from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -35,7 +35,7 @@ def render(name: str, /, **values: Any) -> str:
     import jinja2
 
     try:
-        return _environment().get_template(name).render(values)
+        return _make_environment().get_template(name).render(values)
     except (jinja2.TemplateError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         message = f"template {name}: {error.__class__.__name__}: {error}"
         raise HosttuneError(

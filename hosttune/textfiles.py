@@ -1,5 +1,5 @@
 """Where the package's own files lie: a wheel has the templates inside the package, a checkout and an editable install
-beside it, and in the self-contained file (hosttune.pyz) nothing lies in a folder at all.
+beside it, and in the self-contained file (hosttune.pyz) nothing is in a folder at all.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def module_names(*folders: str) -> list[str]:
 
 
 def checkout_text(name: str) -> str | None:
-    """The text of a file of the checkout that the package lies in, by its path there; None where it is installed."""
+    """The text of a file of the checkout that the package is in, by its path there; None where it is installed."""
     from pathlib import Path
 
     package = Path(__file__).resolve().parent
@@ -116,7 +116,7 @@ def template_root(package: Path | None = None) -> Path:
 def _why_not_ours(sibling: Path, package: Path) -> str:
     """Say in half a sentence why `sibling` is not the templates folder of the package's checkout, or nothing if it is.
 
-    One owner for the package, pyproject.toml and the templates: somebody who may create files beside the package,
+    One owner for the package, pyproject.toml and the templates: someone who may create files beside the package,
     but may not change it, cannot place templates there either.
     """
     project = package.parent / "pyproject.toml"

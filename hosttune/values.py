@@ -203,7 +203,7 @@ class HoldKind(Word):
     DISTURBS = "would disturb"
     WAITING = "waiting for"
     REVERTED = "reverted by somebody"
-    CAME_BACK = "came back"  # it was on trial, and nobody confirmed it
+    CAME_BACK = "came back"  # it was on trial, and no one confirmed it
     ORPHANED = "orphaned"
     DEFERRED = "deferred"  # of an image: the running machine will tell
 
@@ -330,7 +330,7 @@ class Finding:
     evidence: tuple[str, ...] = ()
     changes: tuple[Change, ...] = ()
     todo: str = ""  # what a person should do, the way out of a hold too: a step on each line, in their order
-    is_waiver_over: bool = False  # somebody accepted it for a time, which has passed; so advice counts, too
+    is_waiver_over: bool = False  # someone accepted it for a time, which has passed; so advice counts, too
     is_fault: bool = False  # this machine does not do its work, or will not after the next boot; never mere advice
     blocks_reboot: bool = False  # a boot before it is solved makes it worse
     impairs: bool = False  # this machine does its work, but slower, or not for long; of a fault: up to the next boot
@@ -370,7 +370,7 @@ class Plan:
 
 
 class Phase(Word):
-    """Where a journalled change stands."""
+    """Where a journalled change is."""
 
     INTENT = "intent"
     DONE = "done"

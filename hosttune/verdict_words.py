@@ -76,7 +76,7 @@ def trial_text(state: str) -> str:
 
 
 def run_text(state: str) -> str:
-    """What stands behind `run N`: `was rolled back`, `is on trial: this boot`."""
+    """What is behind `run N`: `was rolled back`, `is on trial: this boot`."""
     return TRIALS.get(state, ("", f"is {state}"))[1]
 
 

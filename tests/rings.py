@@ -208,9 +208,9 @@ LONGEST_FIRST = (
     "vm/test_cloud_init.py", "vm/test_data_disks.py", "vm/test_main_job.py", "live", "vm/test_ready.py",
     "vm/test_come_back.py", "vm/test_ansible_trial.py", "vm/test_bare.py", "unit", "vm/test_profile.py",
     "fleet/test_faults.py", "fleet/test_fleet.py", "fleet/test_rollout.py", "rules", "vm/test_power_cut.py",
-    "vm/test_watch.py", "fleet/test_targets.py", "fleet/test_trial.py", "fleet/test_content.py", "install",
+    "vm/test_watch.py", "fleet/test_targets.py", "fleet/test_trial.py", "fleet/test_cut_off.py", "fleet/test_content.py", "install",
     "vm/test_next_boot.py", "vm/test_timer.py", "vm/test_one_shot.py", "fleet/test_hostile_host.py", "fleet/test_words.py",
-    "vm/test_guest.py", "vm/test_newest.py",
+    "vm/test_initramfs.py", "vm/test_udev.py", "vm/test_guest.py", "vm/test_newest.py",
 )  # fmt: skip
 CORES = len(os.sched_getaffinity(0))
 LANES = 2  # each with a part of its own: what one waits for, another computes

@@ -13,13 +13,13 @@ from hosttune.actions.journal import JournalWriter, boot_id, is_at, way_out
 from hosttune.actions.journal_lines import NOT_MADE, Run, StepId
 from hosttune.actions.receipts import keep_receipt
 from hosttune.actions.triggers import comes_after, in_order, must_wait, run_trigger
-from hosttune.engine.plan import after_run, standing_faults, unannounced, waits_for_reboot
+from hosttune.engine.plan import after_run, list_unannounced, standing_faults, waits_for_reboot
 from hosttune.engine.reboot import boots_of
 from hosttune.errors import Conflict, HosttuneError, Refused
 from hosttune.facts import Facts
 from hosttune.host import stopping
 from hosttune.host.cleaned import clean
-from hosttune.resources import by_kind, describe_place, kind_of, place
+from hosttune.resources import by_kind, describe_place, kind_of, locate_address
 from hosttune.values import Activation, Outcome, Phase, Plan, Receipt, Unreadable
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class Execution:
         """Journal the intent, act, read back, journal the result. None when it failed (the reason is in the
         outcome). What would break GPU work that was not shown with the change is not begun.
         """
-        if not superseded and (running := unannounced(change, Facts(self.writer))):
+        if not superseded and (running := list_unannounced(change, Facts(self.writer))):
             self.leave(change, f"{describe_place(change.address)} would disturb what runs now: {'; '.join(running)}")
             return None
         step = self.recorder.intent(change, undoes, superseded=superseded)
@@ -87,8 +87,8 @@ class Execution:
                     message = f"{describe_place(change.address)} reads differently after it was written"
                     raise Refused(message)
         except HosttuneError as error:
-            if stopping.asked() and is_at(change.address, change.before, self.writer):
-                self.recorder.failed(step, NOT_MADE)
+            if stopping.get_signal() and is_at(change.address, change.before, self.writer):
+                self.recorder.record_failure(step, NOT_MADE)
                 self.not_made.append(change)
                 return None
             told = error.message.splitlines()[:1]  # what the program said may hold a secret: the journal keeps it
@@ -124,16 +124,16 @@ class Execution:
 
     def _book_failed(self, step: StepId, change: Change, error: HosttuneError, *, is_undo: bool) -> None:
         """Journal what a change that raised has left. As before, it failed; at another value it is in force all the
-        same, and can be taken back; where nobody can tell, it stays open.
+        same, and can be taken back; where no one can tell, it stays open.
         """
         kind = kind_of(change.address)
         present = kind.read(self.writer, change.address.name)
         if isinstance(error, Conflict) or kind.same(present, change.before):
-            self.recorder.failed(step, error.message)
+            self.recorder.record_failure(step, error.message)
         elif isinstance(present, Unreadable):
             self.on_progress(f"{describe_place(change.address)} cannot be read after it failed: {present.reason}")
         elif is_undo:
-            self.recorder.failed(step, error.message, replace(change, after=present))
+            self.recorder.record_failure(step, error.message, replace(change, after=present))
         else:
             made = replace(change, after=present)
             self.recorder.done(step, error.message, made)
@@ -167,7 +167,7 @@ class Execution:
         for trigger in in_order(triggers):
             # what runs now, not before a long installation
             reason = must_wait(trigger, Facts(self.writer)) or comes_after(trigger, stuck)
-            if not reason and stopping.asked():
+            if not reason and stopping.get_signal():
                 reason, self.has_left_triggers = "the run was stopped", True
             if not reason:
                 self.on_progress(f"running {trigger}")
@@ -180,7 +180,7 @@ class Execution:
                     self.is_verified = False
             stuck.append(trigger)
             self.recorder.trigger(trigger, "waiting")
-            self.waiting.append(_waits(trigger, reason))
+            self.waiting.append(_describe_wait(trigger, reason))
 
 
 def _goes_back(change: Change) -> bool:
@@ -188,13 +188,13 @@ def _goes_back(change: Change) -> bool:
     return kind_of(change.address).goes_back and not change.reversible.startswith("no")
 
 
-def _waits(trigger: Trigger, reason: str) -> str:
+def _describe_wait(trigger: Trigger, reason: str) -> str:
     return f"{trigger} waits: {reason}"
 
 
 def stopped_by() -> str:
     """What asked to stop, in a word."""
-    return signal.Signals(stopping.asked()).name if stopping.asked() else ""
+    return signal.Signals(stopping.get_signal()).name if stopping.get_signal() else ""
 
 
 def require_whole(receipt: Receipt) -> None:
@@ -257,7 +257,7 @@ def apply(
     if not plan.changes and ready is None:
         reasons = {trigger: must_wait(trigger, session.facts) for trigger in pending}
         if all(reasons.values()):  # a run that could do nothing leaves no trace
-            waiting = tuple(_waits(*item) for item in reasons.items())
+            waiting = tuple(_describe_wait(*item) for item in reasons.items())
             why = changed_reboots(session.resumed) + reboot_reasons(plan.findings)
             if why:
                 keep_standing(session, writer, on_progress)
@@ -269,26 +269,26 @@ def apply(
         recorder = JournalWriter.start(writer, ready or run_of(writer, session.journal, plan, part_of))
         execution = Execution(writer, recorder, on_progress)
         execution.log(f"begins: {len(plan.changes)} to make, hosttune {__version__}")
-        receipt = _made(session, execution, plan, pending)
+        receipt = _make_plan(session, execution, plan, pending)
     keep_receipt(writer, receipt)
     return receipt
 
 
-def _made(session: Session, execution: Execution, plan: Plan, pending: tuple[Trigger, ...]) -> Receipt:
+def _make_plan(session: Session, execution: Execution, plan: Plan, pending: tuple[Trigger, ...]) -> Receipt:
     """Make the plan until a signal asks to stop, and return what became of it."""
     writer, run = execution.writer, execution.recorder.run
     failed: set[str] = set()
     for number, stage in enumerate(plan.stages):
         triggers = _make_stage(execution, stage.changes, failed)
         execution.fire([*(pending if number == 0 else ()), *triggers])
-        if stopping.asked():
+        if stopping.get_signal():
             break
     if not plan.stages:
         execution.fire(pending)
     done = (outcome.change for outcome in execution.outcomes if outcome.phase is Phase.DONE)
     verified = execution.is_verified and still_there(done, writer)
     tried = {outcome.change for outcome in execution.outcomes}
-    is_stopped = bool(stopping.asked())
+    is_stopped = bool(stopping.get_signal())
     left = tuple(one for one in plan.changes if is_stopped and one not in tried and one.rule not in failed)
     execution.finish(left)
     outcomes = (*session.resumed, *execution.outcomes)
@@ -316,7 +316,7 @@ def _make_stage(execution: Execution, changes: tuple[Change, ...], failed: set[s
     """Make the changes of one stage; returns the triggers of all that was tried, what was taken back included."""
     first = len(execution.outcomes)
     for change in changes:
-        if stopping.asked():
+        if stopping.get_signal():
             break
         if change.rule not in failed and execution.make(change) is None and change not in execution.not_made:
             failed.add(change.rule)
@@ -329,8 +329,8 @@ def still_there(changes: Iterable[Change], reader: Reader) -> bool:
     """Read every place again at the end: what was written to it last must stand."""
     last: dict[tuple[str, str], Change] = {}
     for change in changes:
-        last.pop(place(change.address), None)
-        last[place(change.address)] = change
+        last.pop(locate_address(change.address), None)
+        last[locate_address(change.address)] = change
     return all(kind.stand(some, reader) for kind, some in by_kind(last.values()))
 
 

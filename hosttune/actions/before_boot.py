@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from hosttune.actions.journal import boot_id
-from hosttune.codec import dumps, to_json
+from hosttune.codec import dump_json, to_json
 from hosttune.errors import HosttuneError
 from hosttune.facts import Facts
 from hosttune.facts.base import UnknownFact
@@ -35,7 +35,7 @@ def keep_standing(session: Session, writer: Writer, on_progress: Callable[[str],
             before = kept_before(writer)
         standing = with_lost(read_signs(writer, facts), before)
         kept = KeptStanding(FORMAT_VERSION, boot_id(writer), int(writer.now()), standing)
-        return dumps(to_json(kept)).encode()
+        return dump_json(to_json(kept)).encode()
 
     answer = in_time({"signs": read}, _MOST_S)["signs"]
     try:

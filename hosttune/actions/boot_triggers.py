@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from hosttune.errors import Refused
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.kernel import grub_arguments as grub
-from hosttune.facts.kernel.initramfs import DRACUT, generator, images
+from hosttune.facts.kernel.initramfs import DRACUT, find_generator, list_images
 from hosttune.facts.reading import require_known
-from hosttune.resources.kernel.kernel_argument import unproven
+from hosttune.resources.kernel.kernel_argument import describe_unproven
 from hosttune.values import FileValue
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def update_grub(writer: Writer, name: str) -> None:  # noqa: ARG001 - the interf
         _foretell_menu(writer)
     else:
         writer.run(("update-grub",), timeout_s=GRUB_TIMEOUT_S)
-    if reason := unproven(writer):
+    if reason := describe_unproven(writer):
         raise Refused(f"update-grub ran, and {reason}")
 
 
@@ -40,7 +40,7 @@ def _foretell_menu(overlay: Overlay) -> None:
         before, after = grub.arguments_of(overlay.base), grub.arguments_of(overlay)
     except UnknownFact as unknown:
         raise Refused(f"what update-grub makes of these settings cannot be foretold: {unknown.reason}") from None
-    text = grub.regenerated(menu.decode("utf-8", "surrogateescape"), before, after)
+    text = grub.regenerate(menu.decode("utf-8", "surrogateescape"), before, after)
     overlay.files[grub.MENU] = FileValue(text.encode("utf-8", "surrogateescape"), 0o600)
 
 
@@ -51,7 +51,7 @@ def written_by_grub(reader: Reader) -> tuple[str, ...]:  # noqa: ARG001 - the in
 def written_by_initramfs(reader: Reader) -> tuple[str, ...]:
     """The initial RAM disks; none where they cannot be listed, which is told when they are built."""
     try:
-        return tuple(f"/boot/initrd.img-{release}" for release in images(reader))
+        return tuple(f"/boot/initrd.img-{release}" for release in list_images(reader))
     except UnknownFact:
         return ()
 
@@ -64,10 +64,10 @@ def image_waits(facts: Facts) -> str:
 def rebuild_initramfs(writer: Writer, name: str) -> None:  # noqa: ARG001 - the interface of all triggers
     """Build the initial RAM disks of all kernels anew, with the program that built them."""
     try:
-        releases = images(writer)
+        releases = list_images(writer)
     except UnknownFact as unknown:
         raise Refused(unknown.reason) from unknown
-    if generator(writer) == DRACUT:
+    if find_generator(writer) == DRACUT:
         for release in releases:
             writer.run(("dracut", "--force", f"/boot/initrd.img-{release}", release), timeout_s=INITRAMFS_TIMEOUT_S)
     elif releases:

@@ -45,7 +45,7 @@ class _Process:
 
 def read_login(reader: Reader) -> Login:
     """The login of this very process. Where /proc does not tell, it is that of a console."""
-    process = _process(reader, "self")
+    process = _read_process(reader, "self")
     served: list[_Process] = []
     keeper = ""
     terminals: set[int] = set()
@@ -58,7 +58,7 @@ def read_login(reader: Reader) -> Login:
             served.append(process)
         elif name in _KEEPERS:
             keeper = name
-        process = _process(reader, str(process.parent)) if process.parent > 1 else None
+        process = _read_process(reader, str(process.parent)) if process.parent > 1 else None
     if not served:
         # sudo gives its command a pseudo-terminal of its own, on the console too.
         is_untold = any(one in _PSEUDO for one in terminals) and all(one in _PSEUDO for one in terminals - {0})
@@ -66,7 +66,7 @@ def read_login(reader: Reader) -> Login:
     return Login(is_remote=True, began_s=served[0].started_s)
 
 
-def refusal(login: Login, made_s: float) -> str:
+def why_not_proof(login: Login, made_s: float) -> str:
     """Why a confirmation over this login proves nothing of what was made at `made_s`, as a sentence; empty where it
     does.
     """
@@ -79,7 +79,7 @@ def refusal(login: Login, made_s: float) -> str:
     return ""
 
 
-def _process(reader: Reader, pid: str) -> _Process | None:
+def _read_process(reader: Reader, pid: str) -> _Process | None:
     content = reader.read(f"/proc/{pid}/stat")
     if not isinstance(content, bytes):
         return None

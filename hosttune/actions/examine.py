@@ -88,7 +88,7 @@ class Session:
         return Plan(
             digest=digest(change for one in stages for change in one.changes),
             tool_version=__version__,
-            machine=_machine(self.facts),
+            machine=_describe_machine(self.facts),
             created_at=datetime.fromtimestamp(self.reader.now(), timezone.utc).isoformat(timespec="seconds"),
             policy_digest=self.policy.digest_with(self.selected),
             stages=stages,
@@ -109,7 +109,7 @@ class Session:
         policy, catalog, journal = self.policy, self.catalog, self.journal
         if ledger is None:
             ledger = journal.ledger()
-        evaluations = list(_evaluated(self.selected, catalog, policy, facts))
+        evaluations = list(_evaluate_rules(self.selected, catalog, policy, facts))
         wishes, clashes = merge_bounds(tuple(wish for one in evaluations for wish in one.wishes))
         state, unknown = read_state(wishes, facts)
         findings = [finding for one in evaluations for finding in one.findings] + list(unknown)
@@ -122,7 +122,7 @@ class Session:
                 context = Context(facts, state, ledger, rule.risk, rule.disturbs, journal.problem)
                 findings += compare(rule, own, context, policy)
         merged = merge_findings(findings)
-        orphans = _orphans(ledger, catalog, policy, merged, facts)
+        orphans = _find_orphans(ledger, catalog, policy, merged, facts)
         left = rules_left(orphans, ledger, catalog)
         refused = {rule: explain_clash(rule, *one) for rule, one in clashes.items()} | dict(held or {})
         back = {address: (one.value, one.told) for address, one in journal.came_back().items()}
@@ -177,7 +177,7 @@ def _ask(session: Session, reader: Reader, rules: tuple[Rule, ...]) -> tuple[Fin
     return again.look(facts)
 
 
-def _evaluated(rules: Iterable[Rule], catalog: Catalog, policy: Policy, facts: Facts) -> Iterator[Evaluation]:
+def _evaluate_rules(rules: Iterable[Rule], catalog: Catalog, policy: Policy, facts: Facts) -> Iterator[Evaluation]:
     """A rule whose expression cannot be computed (a division by zero, too much work) is unknown; the others go on, with
     what it leaves of the budget of the host.
     """
@@ -192,7 +192,7 @@ def _evaluated(rules: Iterable[Rule], catalog: Catalog, policy: Policy, facts: F
         left += max(0, budget.left)
 
 
-def _orphans(
+def _find_orphans(
     ledger: Mapping[Address, Applied], catalog: Catalog, policy: Policy, findings: tuple[Finding, ...], facts: Facts
 ) -> tuple[Finding, ...]:
     if policy.sole:  # of the others nothing is said
@@ -221,7 +221,7 @@ def read_state(wishes: Iterable[Wish], facts: Facts) -> tuple[State, tuple[Findi
     return state, tuple(unknown)
 
 
-def _machine(facts: Facts) -> str:
+def _describe_machine(facts: Facts) -> str:
     try:
         return str(facts.host.machine_id_hash)
     except UnknownFact:
@@ -240,7 +240,7 @@ def touched_subjects(rules: Iterable[Rule]) -> frozenset[str]:
 
 def examine(reader: Reader, catalog: Catalog, policy: Policy, *, collect: bool = True) -> Session:
     """Open a session on a host: read the journal, select the rules, start what is slow to collect side by side."""
-    selected = policy.selected(catalog)
+    selected = policy.select_rules(catalog)
     asked = RequestedNames(
         units=frozenset[str]().union(*(rule.units for rule in selected)),
         pythons=frozenset(str(path) for rule in selected if (path := policy.params_of(rule, catalog).get("python"))),

@@ -12,7 +12,15 @@ from hosttune.actions.examine import examine
 from hosttune.engine.catalog import load_catalog
 from hosttune.engine.fleet import FleetAggregator
 from hosttune.engine.fleet_choice import LookCollector
-from hosttune.engine.fleet_reading import MISSING, RECORD, changes_in, is_record, moment, parsed, read_document
+from hosttune.engine.fleet_reading import (
+    MISSING,
+    RECORD,
+    changes_in,
+    is_record,
+    parse_document,
+    parse_moment,
+    read_document,
+)
 from hosttune.engine.fleet_seen import HostLook, Unread, faults_of, seen_from_row, seen_of_plan, seen_to_row
 from hosttune.engine.plan_class import digest_content, in_common
 from hosttune.engine.policy import Policy
@@ -21,12 +29,12 @@ from hosttune.engine.policy_file import build_policy, load_policy
 from hosttune.engine.trusted import read_trusted
 from hosttune.engine.yamlio import load_document
 from hosttune.errors import BadInput, HosttuneError
-from hosttune.facts.inventory import inventory
+from hosttune.facts.inventory import take_inventory
 from hosttune.frozen import frozen
-from hosttune.host.gathered import SpoolFile, content_of, host_of, list_files, paired, received_at, stem_of
+from hosttune.host.gathered import SpoolFile, content_of, host_of, list_files, pair_paths, received_at, stem_of
 from hosttune.host.record import RecordReader, reader_of
 from hosttune.host.support.bug_report import is_bug_report
-from hosttune.host.workers import each
+from hosttune.host.workers import map_in_order
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -76,24 +84,30 @@ class _WorkerLook:
     row: bytes
 
 
-def survey(words: Iterable[str], ask: Ask, *, names: int, jobs: int, progress: Callable[[int, int], None]) -> Fleet:
+def survey_hosts(
+    words: Iterable[str], ask: Ask, *, names: int, jobs: int, progress: Callable[[int, int], None]
+) -> Fleet:
     """The report on the hosts of these files, folders and lists. `progress` hears of files done and files in all.
 
     Raises HosttuneError when the policy or the rules that are asked for have faults.
     """
-    fold = FleetAggregator(names, frozenset(rule.id for rule in _checked(ask).rules.values() if rule.can_fault))
+    fold = FleetAggregator(
+        names, frozenset(rule.id for rule in _load_checked_catalog(ask).rules.values() if rule.can_fault)
+    )
     paths: list[str] = []
     for path, why in list_files(words):
         if why:
             fold.miss(Unread(path, why))
         else:
             paths.append(path)
-    paths = paired(paths, wants_records=ask.is_new)
+    paths = pair_paths(paths, wants_records=ask.is_new)
     chunks = [paths[start : start + CHUNK] for start in range(0, len(paths), CHUNK)]
     looks: LookCollector[tuple[int, int]] = LookCollector(frozenset(map(stem_of, paths)))
     with closing(SpoolFile()) as scratch:
         done = 0
-        for chunk, found in zip(chunks, each(partial(_looks, ask), chunks, min(jobs, len(chunks))), strict=True):
+        for chunk, found in zip(
+            chunks, map_in_order(partial(_look_at_paths, ask), chunks, min(jobs, len(chunks))), strict=True
+        ):
             for one in found:
                 if isinstance(one, Unread):
                     fold.miss(one)
@@ -107,7 +121,7 @@ def survey(words: Iterable[str], ask: Ask, *, names: int, jobs: int, progress: C
         choice = looks.result()
         # in an order that has nothing to do with what the hosts say (engine/fleet.py tells why)
         for chosen in sorted(choice.chosen, key=lambda one: blake2b(one.name.encode(errors="replace")).digest()):
-            fold.add(_renamed(seen_from_row(zlib.decompress(scratch.row(chosen.kept))), chosen.name))
+            fold.add(_rename_look(seen_from_row(zlib.decompress(scratch.row(chosen.kept))), chosen.name))
     _fold_remarks(fold, choice)
     return fold.result()
 
@@ -132,12 +146,12 @@ def changes_of(one: PlanClass, ask: Ask) -> tuple[Change, ...]:
     show alike. Empty where the file holds others by now.
     """
     content = content_of(one.source)
-    data = parsed(content, one.source) if isinstance(content, bytes) else None
+    data = parse_document(content, one.source) if isinstance(content, bytes) else None
     if not isinstance(data, dict):
         return ()
     try:
         if is_record(data):
-            plan = _session(RecordReader(data, one.source), ask).plan()
+            plan = _open_session(RecordReader(data, one.source), ask).plan()
             changes = plan.changes if digest_content(map(in_common, plan.changes)) == one.content else ()
         else:
             changes = changes_in(data, one.content)
@@ -146,7 +160,7 @@ def changes_of(one: PlanClass, ask: Ask) -> tuple[Change, ...]:
     return changes if one.is_uniform else tuple(map(in_common, changes))
 
 
-def _checked(ask: Ask) -> Catalog:
+def _load_checked_catalog(ask: Ask) -> Catalog:
     """The rules. Raises the faults of what is asked for once, before they are met at every host."""
     nobody = RecordReader(_NOBODY)
     catalog = load_catalog(nobody, ask.rules)
@@ -158,12 +172,12 @@ def _checked(ask: Ask) -> Catalog:
     return catalog
 
 
-def _looks(ask: Ask, paths: list[str]) -> list[_WorkerLook | Unread]:
+def _look_at_paths(ask: Ask, paths: list[str]) -> list[_WorkerLook | Unread]:
     return [one for path in paths for one in _looks_of(path, ask)]
 
 
 def _looks_of(path: str, ask: Ask) -> Iterator[_WorkerLook | Unread]:
-    found = [*_seen(path, ask)]
+    found = [*_look_at_file(path, ask)]
     is_alone = len({"" if isinstance(one, Unread) else one.host for one in found}) == 1
     is_read = any(isinstance(one, HostLook) for one in found)  # what was not may be on a dead server
     latest = received_at(path) + _CLOCKS_S if is_read else 0.0
@@ -172,12 +186,12 @@ def _looks_of(path: str, ask: Ask) -> Iterator[_WorkerLook | Unread]:
             yield one
         else:
             yield _WorkerLook(
-                (one.host, one.machine, one.at, one.source), is_alone, moment(one.at) <= latest, faults_of(one),
+                (one.host, one.machine, one.at, one.source), is_alone, parse_moment(one.at) <= latest, faults_of(one),
                 zlib.compress(seen_to_row(one), 1),
             )  # fmt: skip
 
 
-def _seen(path: str, ask: Ask) -> Iterator[HostLook | Unread]:
+def _look_at_file(path: str, ask: Ask) -> Iterator[HostLook | Unread]:
     """What one file says. A fault of hosttune itself is told like one of the file, so that the others are not lost."""
     content = content_of(path)
     if isinstance(content, str):
@@ -185,13 +199,13 @@ def _seen(path: str, ask: Ask) -> Iterator[HostLook | Unread]:
         return
     try:
         if RECORD.encode() in content[:_HEAD] or is_bug_report(content):
-            yield _evaluated(content, path, ask)
+            yield _evaluate_content(content, path, ask)
             return
-        data = parsed(content, path)
+        data = parse_document(content, path)
         if isinstance(data, Unread):
             yield data
         elif is_record(data):
-            yield _evaluated(content, path, ask)
+            yield _evaluate_content(content, path, ask)
         elif ask.is_new and data.get("kind") != MISSING:  # that there was no answer holds whatever judges
             why = "is a result of check, which another policy cannot judge: gather records (hosttune record)"
             yield Unread(path, why)
@@ -209,9 +223,9 @@ def _seen(path: str, ask: Ask) -> Iterator[HostLook | Unread]:
         yield Unread(path, f"a fault of hosttune itself, please report it: {type(error).__name__}: {error}")
 
 
-def _evaluated(content: bytes, path: str, ask: Ask) -> HostLook:
+def _evaluate_content(content: bytes, path: str, ask: Ask) -> HostLook:
     reader = reader_of(content, path)
-    session = _session(reader, ask)
+    session = _open_session(reader, ask)
     plan = session.plan()
     idle = without_effect(session.policy, session.catalog, plan.findings, everything=False)
     return seen_of_plan(
@@ -219,19 +233,19 @@ def _evaluated(content: bytes, path: str, ask: Ask) -> HostLook:
         host=host_of(path) or str(reader.data["name"]),
         source=path,
         profile=session.policy.profile,
-        inventory=inventory(session.facts),
+        inventory=take_inventory(session.facts),
         drains=session.policy.drains,
-        problems=(*plan.interrupted, *map(_remark, idle)),
+        problems=(*plan.interrupted, *map(_describe_fault, idle)),
     )
 
 
-def _remark(fault: Fault) -> str:
+def _describe_fault(fault: Fault) -> str:
     """The same for all hosts of which it is true."""
     hint = f" ({fault.hint})" if fault.hint else ""
     return f"{fault.where}: {fault.message}{hint}"
 
 
-def _session(reader: RecordReader, ask: Ask) -> Session:
+def _open_session(reader: RecordReader, ask: Ask) -> Session:
     catalog = load_catalog(reader, ask.rules)
     policy = load_policy(reader, catalog, ask.policy).overridden(
         catalog, profile=ask.profile, select=ask.select, ignore=ask.ignore
@@ -239,7 +253,7 @@ def _session(reader: RecordReader, ask: Ask) -> Session:
     return examine(reader, catalog, policy)
 
 
-def _renamed(seen: HostLook, name: str) -> HostLook:
+def _rename_look(seen: HostLook, name: str) -> HostLook:
     from dataclasses import replace
 
     return seen if seen.host == name else replace(seen, host=name)

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from hosttune.actions.journal import boot_id
 from hosttune.actions.login_notice import show_at_login
-from hosttune.actions.ready import MOTD, STATE, keep_state, machine, put, read_state
+from hosttune.actions.ready import MOTD, STATE, identify_machine, keep_state, put, read_state
 from hosttune.engine.ready import CONTINUE, ReadyState, Standing
 from hosttune.engine.trusted import strange_program
 from hosttune.errors import HosttuneError, Refused
 from hosttune.host.cleaned import clean
-from hosttune.host.console import archive, load_bytes, starting_words
+from hosttune.host.console import find_archive, load_bytes, starting_words
 from hosttune.host.door import Stat
 from hosttune.rendering import render
 
@@ -38,7 +38,7 @@ def require_own(reader: Reader) -> None:
         raise Refused(why, hint="install the package, start hosttune.pyz, or leave out --reboot")
 
 
-def arrange(
+def arrange_going_on(
     writer: Writer, words: Iterable[str], approval: str, reasons: Iterable[str], allowed: int, run: str = ""
 ) -> None:
     """Write the unit and the note, durably, so that a boot may come; `words` are for this program, `allowed` reboots
@@ -48,10 +48,10 @@ def arrange(
     last, now = read_state(writer), boot_id(writer)
     state = ReadyState(
         Standing.REBOOTING, now, clean(f"reboots for: {'; '.join(reasons)}"), at=int(writer.now()), reboots=(now,),
-        allowed=allowed, approval=approval, machine=machine(writer), run=run,
+        allowed=allowed, approval=approval, machine=identify_machine(writer), run=run,
     )  # fmt: skip
     try:
-        if carried := archive():
+        if carried := find_archive():
             put(writer, CARRIED, load_bytes(carried), 0o600)
         put(writer, PATH, text.encode(), 0o644)
         # --no-reload: this boot needs nothing of it
@@ -88,7 +88,7 @@ def give_up(writer: Writer, why: str) -> bool:
 
 
 def _forget(writer: Writer) -> None:
-    """Take the note away: the boot that it counts did not come, or was asked for by nobody any more."""
+    """Take the note away: the boot that it counts did not come, or was asked for by no one any more."""
     if isinstance(present := writer.read(STATE), bytes):
         writer.remove(STATE, expected=present)
     show_at_login(writer, MOTD, clean(""))

@@ -13,7 +13,7 @@ from hosttune.codec import finding_from_json, finding_to_json
 from hosttune.engine.plan import drop_repeated, put_reboots_last
 from hosttune.errors import HosttuneError
 from hosttune.facts.base import UnknownFact, known_items
-from hosttune.facts.baseline import FOLDER, NAME, learn_baseline, unlike, written
+from hosttune.facts.baseline import FOLDER, NAME, learn_baseline, why_not_alike, write_learned
 from hosttune.facts.gpu.ways_out import take_again
 from hosttune.host import state
 from hosttune.host.in_time import Waiting, in_time
@@ -51,7 +51,7 @@ def ask(session: Session, seconds: float) -> tuple[Finding, ...]:
     for rule in session.selected:
         answer = answers[rule.id]
         if isinstance(answer, Waiting):
-            found.append(session.policy.waive(_late(rule.id, answer, waits, seconds)))
+            found.append(session.policy.waive(_find_late_rule(rule.id, answer, waits, seconds)))
         else:
             found += map(finding_from_json, json.loads(answer))
     return put_reboots_last(drop_repeated(found, session.policy))
@@ -59,11 +59,15 @@ def ask(session: Session, seconds: float) -> tuple[Finding, ...]:
 
 def name_gpus(session: Session, seconds: float) -> dict[str, str]:
     """The NVIDIA GPUs on the PCI bus, slot and name; none where that is not known within `seconds`."""
-    answer = in_time({"": partial(_gpus, session)}, seconds)[""] if session.reader.kind == "live" else _gpus(session)
+    answer = (
+        in_time({"": partial(_list_gpus, session)}, seconds)[""]
+        if session.reader.kind == "live"
+        else _list_gpus(session)
+    )
     return {} if isinstance(answer, Waiting) else dict(json.loads(answer))
 
 
-def _gpus(session: Session) -> bytes:
+def _list_gpus(session: Session) -> bytes:
     names = {}
     with suppress(UnknownFact):
         names = {gpu.slot: gpu.title for gpu in known_items(session.facts.gpus.devices)}
@@ -76,14 +80,14 @@ def learn(session: Session, where: str = "") -> Learned:
         learned = learn_baseline(session.facts, __version__)
     except UnknownFact as unknown:
         raise HosttuneError(f"nothing was learned: {unknown.reason}", hint="learn it on the host itself") from None
-    state.save(NAME, written(learned).encode(), where or state.folder(FOLDER))
+    state.save(NAME, write_learned(learned).encode(), where or state.name_folder(FOLDER))
     return learned
 
 
 def refuse_unlike(session: Session, own: Facts) -> None:
     """Refuse to learn, of a record, what `own`, the host that is to be held against it, cannot have."""
     reader = session.reader
-    if reader.kind == "record" and (found := unlike(session.facts, own)):
+    if reader.kind == "record" and (found := why_not_alike(session.facts, own)):
         message = f"{reader.name} is no sibling of this host ({'; '.join(found)}): nothing was learned"
         raise HosttuneError(message, hint="learn it on this host itself, or of a record of the same kind of machine")
 
@@ -111,7 +115,7 @@ def _pointing_on(session: Session, finding: Finding) -> Finding:
     return replace(finding, changes=(), todo=todo)
 
 
-def _late(rule: str, waiting: Waiting, everybody: list[Waiting], seconds: float) -> Finding:
+def _find_late_rule(rule: str, waiting: Waiting, everybody: list[Waiting], seconds: float) -> Finding:
     """A rule that has not answered; one that waits for what another asks for names that."""
     first = next((one for one in (waiting, *everybody) if one.what), waiting)
     what = first.what or "what it asks"

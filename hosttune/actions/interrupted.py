@@ -38,7 +38,7 @@ def describe_interrupted(journal: Journal, reader: Reader) -> Iterator[str]:
         yield f"{run.unread}: {run.way_out}"
     if at_first_boot(reader):
         yield "cloud-init is at work on the first boot: `hosttune apply --yes` waits for its end"
-    if told := _undecided(reader):
+    if told := _describe_undecided(reader):
         yield told
     unfinished = {run.id for run in journal.interrupted}
     for run in journal.interrupted:
@@ -64,7 +64,7 @@ def trial_of(reader: Reader) -> TrialRun | None:
         return None
 
 
-def _undecided(reader: Reader) -> str:
+def _describe_undecided(reader: Reader) -> str:
     """What is left of a trial that is over, as a sentence; empty where there is nothing of it."""
     trial = trial_of(reader)
     if trial is None or trial.state.is_open:

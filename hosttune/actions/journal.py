@@ -17,7 +17,7 @@ from hosttune.codec import FORMAT_VERSION, change_to_json
 from hosttune.errors import HalfWay, HosttuneError, Refused
 from hosttune.frozen import frozen
 from hosttune.quoting import quote
-from hosttune.resources import address_kinds, kind_of, place
+from hosttune.resources import address_kinds, kind_of, locate_address
 from hosttune.resources.base import Applied
 from hosttune.values import Address, FileValue, Phase, Unreadable
 
@@ -46,7 +46,7 @@ class Journal:
         self.runs = runs
         self.unreadable = unreadable
         steps = [step for run in runs for step in run.steps]
-        # an undo that failed half-way has changed what the step that it was for stands at
+        # an undo that failed half-way has changed what the step that it was for is at
         left = {step.undoes: step.left.after for step in steps if step.undoes and step.left}
         self._steps = [
             replace(step, change=replace(step.change, after=left[step.id])) if step.id in left else step
@@ -66,7 +66,7 @@ class Journal:
     @property
     def unended(self) -> Mapping[StepId, JournalStep]:
         """Of the steps in force those at which a run stopped half-way, each with the step that did: itself, or the one
-        that was to take it back. Whether the host still stands so, only the host tells.
+        that was to take it back. Whether the host still is so, only the host tells.
         """
         in_force = {step.id for step in self.in_force}
         last: dict[StepId, JournalStep] = {}
@@ -129,7 +129,7 @@ class Journal:
         return ledger
 
     def came_back(self) -> Mapping[Address, CameBack]:
-        """What went back by itself, and was not set again since by a run of somebody's; empty where there is a
+        """What went back by itself, and was not set again since by a run of someone's; empty where there is a
         `problem`.
         """
         steps = {step.id: step for step in self._steps}
@@ -312,7 +312,7 @@ class JournalWriter:
         """For a run that an earlier process wrote. A crash can leave half a line at the end: its act had not begun, and
         nothing may be appended to it.
         """
-        path = _path(run)
+        path = _path_of_run(run)
         data = writer.read(path)
         if isinstance(data, bytes) and not data.endswith(b"\n"):
             writer.replace(path, FileValue(data[: data.rfind(b"\n") + 1], 0o600), expected=data)
@@ -331,7 +331,7 @@ class JournalWriter:
     def done(self, step: StepId, error: str = "", left: Change | None = None) -> None:
         self._result(step, Phase.DONE, error, left)
 
-    def failed(self, step: StepId, error: str, left: Change | None = None) -> None:
+    def record_failure(self, step: StepId, error: str, left: Change | None = None) -> None:
         self._result(step, Phase.FAILED, error, left)
 
     def _result(self, step: StepId, phase: Phase, error: str, left: Change | None) -> None:
@@ -351,10 +351,10 @@ class JournalWriter:
 
     def _append(self, entry: dict[str, Any]) -> None:
         line = json.dumps(entry, sort_keys=False, ensure_ascii=True, separators=(",", ":"))
-        self._writer.append(_path(self.run), line.encode() + b"\n")
+        self._writer.append(_path_of_run(self.run), line.encode() + b"\n")
 
 
-def _path(run: Run) -> str:
+def _path_of_run(run: Run) -> str:
     return f"{FOLDER}/{run.id}.jsonl"
 
 
@@ -366,14 +366,14 @@ def boot_id(reader: Reader) -> str:
 
 def still_back(journal: Journal, reader: Reader) -> dict[StepId, bool]:
     """Of the steps of the last undo whether each address still holds what it went back to, as far as no later run has
-    changed the place: a reboot, or somebody, may have made another value of it.
+    changed the place: a reboot, or someone, may have made another value of it.
     """
     at = max((number for number, run in enumerate(journal.runs) if run.command == "undo"), default=None)
     if at is None or journal.problem:
         return {}
-    later = {place(step.change.address) for run in journal.runs[at + 1 :] for step in run.steps}
+    later = {locate_address(step.change.address) for run in journal.runs[at + 1 :] for step in run.steps}
     made = {
-        place(step.change.address): step
+        locate_address(step.change.address): step
         for step in journal.runs[at].steps
         if step.phase is Phase.DONE and not step.superseded and step.change.address.kind in address_kinds()
     }

@@ -106,7 +106,7 @@ def parse_run(data: bytes, path: str) -> Run:
         try:
             entry = json.loads(line)
             if number == 1:
-                run = _headed(run, entry)
+                run = _read_header_line(run, entry)
                 told.run = run.id
                 if entry["format_version"] > FORMAT_VERSION:
                     return _needs_newer(run, f"format {entry['format_version']}")
@@ -126,7 +126,7 @@ def parse_run(data: bytes, path: str) -> Run:
             is_json = not isinstance(error, (json.JSONDecodeError, UnicodeDecodeError, RecursionError))
             (unknown if is_json and number > 1 else damaged).append(f"line {number}")
         else:
-            # of this version or an older one it is somebody's note: it stays where it is, and says nothing to us
+            # of this version or an older one it is someone's note: it stays where it is, and says nothing to us
             if here and _is_newer(run.tool_version):
                 unknown.append(f"line {number}: {', '.join(sorted(here))}")
     run = replace(
@@ -154,7 +154,7 @@ def _is_newer(version: str) -> bool:
     return compare_versions(version, __version__) > 0
 
 
-def _headed(run: Run, entry: Any) -> Run:
+def _read_header_line(run: Run, entry: Any) -> Run:
     """With what the first line tells. One that this version knows tells all of it, else it is damaged."""
     told = {name: entry[name] for name in HEADER if isinstance(entry.get(name), str)}
     if entry["format_version"] <= FORMAT_VERSION and len(told) < len(HEADER):
@@ -197,10 +197,10 @@ class _StepCollector:
             step = JournalStep(StepId(self.run, number), change, Phase.INTENT, undoes=undoes, superseded=superseded)
             self.steps[number] = step
         elif (number := int(entry["seq"])) in self.steps:
-            self.steps[number] = _booked(self.steps[number], entry, unknown)
+            self.steps[number] = _book_outcome(self.steps[number], entry, unknown)
 
 
-def _booked(step: JournalStep, entry: dict[str, Any], unknown: list[str]) -> JournalStep:
+def _book_outcome(step: JournalStep, entry: dict[str, Any], unknown: list[str]) -> JournalStep:
     """The step with what became of it. One of apply that raised half-way is in force with what it left."""
     left = change_from_json(entry["left"], unknown=unknown) if "left" in entry else None
     phase = Phase(entry["phase"])

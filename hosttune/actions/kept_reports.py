@@ -23,24 +23,24 @@ def keep(document: str, created_at: str, days: int, where: str = "") -> None:
     """Keep a report as that of its day (of `created_at`, ISO 8601, UTC), in place of an earlier one of it, and drop the
     oldest ones beyond `days`. Raises HosttuneError where it is too large or cannot be written.
     """
-    folder = where or state.folder(PART)
+    folder = where or state.name_folder(PART)
     content = document.encode("utf-8", "backslashreplace")
     if days and len(content) > state.LIMIT:
         message = f"the report is not kept: it is larger than {state.LIMIT >> 20} MiB"
         raise HosttuneError(message, hint="look at what it lists: hosttune check")
     if days:
         state.save(f"{created_at[:10]}.json", content, folder)
-    state.sweep(folder)
+    state.sweep_drafts(folder)
     left = MOST_BYTES
     for number, day in enumerate(reversed(kept_days(folder))):
-        left -= state.size(f"{day}.json", folder)
+        left -= state.read_size(f"{day}.json", folder)
         if number >= days or left < 0:
             state.remove(f"{day}.json", folder)
 
 
 def kept_days(where: str = "") -> tuple[str, ...]:
     """The days of which a report is kept, the oldest first."""
-    found = map(_NAME.fullmatch, state.names("", where or state.folder(PART)))
+    found = map(_NAME.fullmatch, state.list_names("", where or state.name_folder(PART)))
     return tuple(match[1] for match in found if match)
 
 
@@ -61,7 +61,7 @@ def report_of(day: str, where: str = "") -> tuple[str, bytes]:
 
     Raises HosttuneError where there is none, or it is not one that this user alone could have written.
     """
-    folder = where or state.folder(PART)
+    folder = where or state.name_folder(PART)
     days = kept_days(folder)
     found = max((one for one in days if one <= day), default="")
     if not found:

@@ -11,9 +11,9 @@ from contextlib import contextmanager, suppress
 from hosttune.actions.journal import read_journal
 from hosttune.errors import HosttuneError
 from hosttune.host import open_writer
-from hosttune.host.console import SECURE_PATH, archive, load_bytes
+from hosttune.host.console import SECURE_PATH, find_archive, load_bytes
 from hosttune.host.door import Reader, Writer
-from hosttune.host.lock import locked
+from hosttune.host.lock import hold_lock
 from hosttune.values import ABSENT, Absent, FileValue
 
 LINK = "/usr/local/sbin/hosttune"  # sudo and root find it there
@@ -24,12 +24,12 @@ _MODE = 0o755
 
 
 @contextmanager
-def staying() -> Iterator[None]:
+def keep_program() -> Iterator[None]:
     """Leave this program here before a run changes anything, so that a run that is cut off can be taken back too. After
     a run that changed nothing it goes again.
     """
-    if archive():
-        with suppress(HosttuneError), locked():  # the run itself says what is wrong
+    if find_archive():
+        with suppress(HosttuneError), hold_lock():  # the run itself says what is wrong
             leave_program(open_writer())
     try:
         yield
@@ -41,7 +41,7 @@ def leave_program(writer: Writer) -> None:
     """Put the self-contained file that runs now where its name is found, unless a hosttune is installed there."""
     if is_installed(writer) or not _is_python_of_system(writer):
         return
-    content, present = load_bytes(archive()), writer.read(COPY)
+    content, present = load_bytes(find_archive()), writer.read(COPY)
     if isinstance(present, bytes | Absent) and present != content:
         writer.replace(COPY, FileValue(content, _MODE), expected=present)
     if writer.link(LINK) == ABSENT:
@@ -65,7 +65,7 @@ def remove_idle_program() -> None:
     writer = open_writer()
     if not _is_ours(writer):
         return
-    with suppress(HosttuneError), locked():
+    with suppress(HosttuneError), hold_lock():
         journal = read_journal(writer)
         if journal.in_force or journal.interrupted or journal.problem:
             return

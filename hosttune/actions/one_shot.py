@@ -5,7 +5,7 @@ before. The entry looks for itself whether GRUB could clear `next_entry`, and bo
 could not: no disk then boots it for ever.
 
 GRUB reads a disk without its journal. So custom.cfg is pushed through it (`sync -f`; XFS keeps it back until it is
-unmounted, and where the power goes before, the default is booted). The block, which GRUB writes over where it lies, is
+unmounted, and where the power goes before, the default is booted). The block, which GRUB writes over where it is, is
 written over there by us, too: were it another file, a journal could bring back what GRUB has cleared.
 """
 
@@ -18,7 +18,7 @@ from hosttune.errors import Conflict, HosttuneError, Refused
 from hosttune.facts.base import attempt
 from hosttune.facts.kernel.boot_entry import BLOCK_BYTES, BLOCK_HEAD, CUSTOM, ENTRY, ENVIRONMENT, FOLDER, MARK
 from hosttune.facts.kernel.grub import environment_of
-from hosttune.facts.kernel.initramfs import DRACUT, generator
+from hosttune.facts.kernel.initramfs import DRACUT, find_generator
 from hosttune.host.door import Completed
 from hosttune.regex import regex
 from hosttune.values import ABSENT, FileValue, Unreadable
@@ -39,7 +39,7 @@ def safety_arguments(reader: Reader) -> tuple[str, ...]:
     the same word), a service manager that crashes (kernel-command-line(7), initramfs-tools(7), dracut.cmdline(7)).
     """
     found = ["panic=30", "systemd.crash_reboot"]
-    if generator(reader) == DRACUT:
+    if find_generator(reader) == DRACUT:
         found += ["rd.shell=0", "rd.emergency=reboot", "rd.timeout=180"]
     answer = reader.query(("systemctl", "show", "--property=RuntimeWatchdogUSec", "--value"))
     fed = answer.text.strip() if isinstance(answer, Completed) and answer.status == 0 else "0"
@@ -79,7 +79,7 @@ def entry_text(
 
 def arm_entry(writer: Writer, entry: BootEntry, run_id: str, added: Sequence[str], dropped: Iterable[str] = ()) -> None:
     """Let the next boot, once, be one with the arguments `added` and without `dropped`. `entry` is that of
-    `boot_entry.one_shot`, without refusals. The guard stands already, armed for this run (`has_one_shot`).
+    `boot_entry.one_shot`, without refusals. The guard is already, armed for this run (`has_one_shot`).
 
     Raises Refused; then no boot is asked for.
     """
@@ -95,7 +95,7 @@ def arm_entry(writer: Writer, entry: BootEntry, run_id: str, added: Sequence[str
         writer.replace(CUSTOM, FileValue(content, 0o600), expected=ABSENT)
         answer = writer.query(("grub-script-check", CUSTOM))
         if not isinstance(answer, Completed) or answer.status != 0:
-            raise Refused(f"GRUB does not read the entry for one boot: {_said(answer)}")
+            raise Refused(f"GRUB does not read the entry for one boot: {_describe_answer(answer)}")
         _push(writer)
         _set(writer, ENTRY)
     except HosttuneError:
@@ -104,7 +104,7 @@ def arm_entry(writer: Writer, entry: BootEntry, run_id: str, added: Sequence[str
 
 
 def _require_guard(reader: Reader, run_id: str) -> None:
-    marks = attempt(trial_guard.marks, reader)
+    marks = attempt(trial_guard.read_marks, reader)
     its = reader.read(f"{trial_guard.FOLDER}/oneshot")
     if (
         isinstance(marks, Unreadable)
@@ -115,7 +115,7 @@ def _require_guard(reader: Reader, run_id: str) -> None:
         raise Refused("no boot is asked for on trial, because nothing would watch over it")
 
 
-def _said(answer: object) -> str:
+def _describe_answer(answer: object) -> str:
     if isinstance(answer, Completed):
         return answer.errors.strip() or answer.text.strip()
     return answer.reason if isinstance(answer, Unreadable) else "it is not installed"
@@ -127,11 +127,11 @@ def _push(writer: Writer) -> None:
 
 
 def _set(writer: Writer, value: str) -> None:
-    """Give `next_entry` this value, none with an empty one, and have grub-editenv read it. Twice where somebody else
+    """Give `next_entry` this value, none with an empty one, and have grub-editenv read it. Twice where someone else
     wrote the block at the same moment: units of Ubuntu do when a boot has ended.
     """
     for is_last in (False, True):
-        before = _block(writer)
+        before = _read_block(writer)
         try:
             writer.overwrite(ENVIRONMENT, with_next_entry(before, value), expected=before)
             break
@@ -141,7 +141,7 @@ def _set(writer: Writer, value: str) -> None:
     answer = writer.query(("grub-editenv", ENVIRONMENT, "list"))
     read = environment_of(answer.text) if isinstance(answer, Completed) and answer.status == 0 else None
     if read is None or read.get("next_entry", "") != value:
-        raise Refused(f"{ENVIRONMENT} does not read back: {_said(answer)}")
+        raise Refused(f"{ENVIRONMENT} does not read back: {_describe_answer(answer)}")
 
 
 def with_next_entry(block: bytes, value: str) -> bytes:
@@ -157,7 +157,7 @@ def with_next_entry(block: bytes, value: str) -> bytes:
     return text.ljust(BLOCK_BYTES, b"#")
 
 
-def _block(reader: Reader) -> bytes:
+def _read_block(reader: Reader) -> bytes:
     """The whole block. Raises Refused where it is none."""
     content = reader.read(ENVIRONMENT)
     if isinstance(content, bytes) and len(content) == BLOCK_BYTES and content.startswith(BLOCK_HEAD):
@@ -179,7 +179,7 @@ def is_asked_for(reader: Reader) -> bool:
 
 
 def disarm_entry(writer: Writer) -> None:
-    """Ask for no boot of our entry any more, and remove it; what is somebody else's stays. Raises Refused where it
+    """Ask for no boot of our entry any more, and remove it; what is someone else's stays. Raises Refused where it
     cannot be done; it is called again then.
     """
     if is_asked_for(writer):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hosttune.actions.examine import examine
-from hosttune.engine.policy_effect import likest, without_effect
+from hosttune.engine.policy_effect import find_likeliest, without_effect
 from hosttune.engine.policy_file import PATH, load_policy
 from hosttune.errors import Fault, HosttuneError
 from hosttune.frozen import frozen
@@ -27,7 +27,7 @@ class PlacedPolicy:
     idle: tuple[Fault, ...]
 
 
-def place(reader: Reader, catalog: Catalog, file: str | None) -> PlacedPolicy:
+def place_policy(reader: Reader, catalog: Catalog, file: str | None) -> PlacedPolicy:
     """Evaluate the policy on one host; nothing is changed. Raises BadInput for its faults, HosttuneError for none."""
     policy = load_policy(reader, catalog, file)
     if not policy.source:
@@ -37,7 +37,7 @@ def place(reader: Reader, catalog: Catalog, file: str | None) -> PlacedPolicy:
     return PlacedPolicy(reader.name, policy, len(session.selected), policy.digest_with(session.selected), idle)
 
 
-def remarks(placed: tuple[PlacedPolicy, ...]) -> tuple[Fault, ...]:
+def list_remarks(placed: tuple[PlacedPolicy, ...]) -> tuple[Fault, ...]:
     """What does nothing on any of the hosts on which it holds, in file order."""
     found: dict[object, Fault] = {}
     for one in placed:
@@ -49,7 +49,7 @@ def remarks(placed: tuple[PlacedPolicy, ...]) -> tuple[Fault, ...]:
         hosts = [one.policy.host for one in placed]
         for number, section in enumerate(placed[0].policy.sections):
             if not any(one.policy.sections[number].fits for one in placed):
-                near = next((host for host in hosts if likest(host, [section.pattern])), "")
+                near = next((host for host in hosts if find_likeliest(host, [section.pattern])), "")
                 hint = f"{near} is nearly called so" if near else ""
                 found[section.where] = Fault(section.where, f"{section.pattern} fits none of these hosts", hint)
         found = {where: fault for where, fault in found.items() if "no section for hosts fits" not in fault.message}

@@ -52,14 +52,14 @@ def prove_changes(session: Session, findings: tuple[Finding, ...]) -> tuple[tupl
         return session.look(session.facts, held=held), ()
     while changes := changes_in(findings):
         try:
-            return findings, _tried(session, changes, held)
+            return findings, _try_changes(session, changes, held)
         except _Failed as failed:
-            held |= _reasons(session, failed, changes, held)
+            held |= _list_hold_reasons(session, failed, changes, held)
             findings = session.look(session.facts, held=held)
     return findings, ()
 
 
-def _reasons(
+def _list_hold_reasons(
     session: Session, failed: _Failed, changes: tuple[Change, ...], held: Mapping[str, Reason]
 ) -> dict[str, Reason]:
     """Of the rule that failed, and of each that it fails beside but not without."""
@@ -72,7 +72,7 @@ def _reasons(
     def is_possible(*chosen: str) -> bool:
         without = {**held, **dict.fromkeys(rules.difference(chosen), ("", ""))}
         try:
-            _tried(session, tuple(one for one in changes if one.rule in chosen), without)
+            _try_changes(session, tuple(one for one in changes if one.rule in chosen), without)
         except _Failed:
             return False
         return True
@@ -86,7 +86,7 @@ def _reasons(
     return {rule: explain_clash(rule, others, what), **{one: explain_clash(one, (rule,), what) for one in others}}
 
 
-def _tried(session: Session, changes: tuple[Change, ...], held: Mapping[str, Reason]) -> tuple[Stage, ...]:
+def _try_changes(session: Session, changes: tuple[Change, ...], held: Mapping[str, Reason]) -> tuple[Stage, ...]:
     """The stages of these changes. Raises _Failed for one that cannot be made, or does not stay."""
     from hosttune.host.overlay import Overlay
 
@@ -109,7 +109,9 @@ def _tried(session: Session, changes: tuple[Change, ...], held: Mapping[str, Rea
         left = changes_in(wishing.look(session.facts.through(overlay), ledger, held))
         made = {change.address: change.rule for one in stages for change in one.changes}
         growing = {change.rule for change in left if change.address not in made}
-        if again := next((one for one in left if one.address in made and not _grows(one, made, growing)), None):
+        if again := next(
+            (one for one in left if one.address in made and not _adds_to_growing(one, made, growing)), None
+        ):
             message = f"{describe_place(again.address)} still differs after it was set"
             raise _Failed(again.rule, again.address, HosttuneError(message))
         if not left or len(stages) == MAX_STAGES:
@@ -117,7 +119,7 @@ def _tried(session: Session, changes: tuple[Change, ...], held: Mapping[str, Rea
         stages = (*stages, stage(left))
 
 
-def _grows(change: Change, made: Mapping[Address, str], growing: set[str]) -> bool:
+def _adds_to_growing(change: Change, made: Mapping[Address, str], growing: set[str]) -> bool:
     """Whether a rule adds to a file of its own what it wants of a thing that the stages before brought, and sets that
     thing too: a disk that is mounted now gets a line in the udev rules of the others.
     """

@@ -17,7 +17,7 @@ from hosttune.actions.examine import faults_of
 from hosttune.actions.journal import boot_id
 from hosttune.actions.login_notice import show_at_login
 from hosttune.actions.unended import find_half_done
-from hosttune.codec import dumps
+from hosttune.codec import dump_json
 from hosttune.engine.approval import PATH, Approvals, parse_approvals
 from hosttune.engine.plan import after_run
 from hosttune.engine.ready import (
@@ -26,16 +26,16 @@ from hosttune.engine.ready import (
     GateUnits,
     ReadyState,
     Standing,
-    begun,
+    begin_state,
     not_ready,
     parse_state,
     ready_metrics,
-    refusal,
     state_to_json,
-    unfit,
-    unknown,
-    unmade,
     why_no_reboot,
+    why_not_approved,
+    why_not_fit,
+    why_not_known,
+    why_not_made,
 )
 from hosttune.engine.trusted import read_trusted, stranger_of
 from hosttune.errors import HosttuneError, Refused
@@ -49,7 +49,7 @@ from hosttune.facts.work import jobs_of
 from hosttune.host.cleaned import clean
 from hosttune.host.door import Completed, Stat
 from hosttune.host.machine_id import machine_id_hash
-from hosttune.resources.packages.apt_lock import holder
+from hosttune.resources.packages.apt_lock import find_holder
 from hosttune.values import ABSENT, Disturbs, FileValue
 
 if TYPE_CHECKING:
@@ -84,17 +84,17 @@ def read_state(reader: Reader) -> ReadyState | None:
     if text is None:
         return None
     state = parse_state(text, name)
-    return state if state.machine in {"", machine(reader)} else None
+    return state if state.machine in {"", identify_machine(reader)} else None
 
 
-def machine(reader: Reader) -> str:
+def identify_machine(reader: Reader) -> str:
     """What stands for this machine; nothing where it has no id yet."""
     return machine_id_hash(hint(reader, "/etc/machine-id"))
 
 
 def keep_state(writer: Writer, state: ReadyState) -> None:
     """Keep it durably, and tell it. The caller holds the lock."""
-    put(writer, STATE, dumps(state_to_json(state)).encode(), 0o600)
+    put(writer, STATE, dump_json(state_to_json(state)).encode(), 0o600)
     tell_state(writer, state)
 
 
@@ -113,7 +113,7 @@ def approvals_of(reader: Reader, at_boot: AtBoot, source: str) -> Approvals:
 
 
 def require_begun(session: Session, writer: Writer, approvals: Approvals, *, goes_on: bool) -> None:
-    """Raise Refused where a run that stopped half-way in a set of packages was of a plan that nobody approves here: an
+    """Raise Refused where a run that stopped half-way in a set of packages was of a plan that no one approves here: an
     image may carry what its builder began.
     """
     policy = session.policy.digest_with(session.selected)
@@ -148,12 +148,12 @@ def bring_up(
     def no(why: str) -> ReadyState:
         return not_ready(state, at_boot.on_failure, why, goes_on=goes_on)
 
-    if why := refusal(plan, approvals, "yes" if goes_on else at_boot.plans):
+    if why := why_not_approved(plan, approvals, "yes" if goes_on else at_boot.plans):
         return no(why)
     receipt = apply(session, writer, plan, on_progress=on_progress, part_of=state.run)
     require_whole(receipt)  # the next boot looks anew
     run = state.run or receipt.part_of or receipt.run_id
-    if why := unmade(receipt):
+    if why := why_not_made(receipt):
         return no(why)
     # Whatever was changed, the host is looked at as it is now: a driver may have lost its GPU on the way.
     faults = receipt.faults or (faults_of(session, writer) if plan.changes else ())
@@ -173,9 +173,9 @@ def bring_up(
     made = f"{len(plan.changes)} made now" if plan.changes else "nothing had to be changed"
     boots = f", after {len(state.reboots)} reboot{'s' * (len(state.reboots) > 1)}" if state.reboots else ""
     state = replace(state, reboots=())  # they brought what they were for: the next change may have its own
-    if why := unfit(findings, session.policy.drains):
+    if why := why_not_fit(findings, session.policy.drains):
         return no(f"it does not do its work: {why}")
-    if why := unknown(findings, session.selected, session.policy.drains):
+    if why := why_not_known(findings, session.selected, session.policy.drains):
         return no(f"it is not known whether it is as its plan says, and does its work: {why}")
     left = f"; in force after a boot: {'; '.join(waiting)}" if waiting else ""
     sentence = clean(f"as its plan says; {made}{boots}{left}")
@@ -210,7 +210,7 @@ def _why_no_reboot(
 ) -> str:
     reader = session.reader
     obstacles = list(receipt.reboot_obstacles) or list(reboot_obstacles(receipt.faults))
-    obstacles += jobs(reader, session.policy)
+    obstacles += list_jobs(reader, session.policy)
 
     def why() -> str:
         return why_no_reboot(
@@ -227,9 +227,9 @@ def _why_no_reboot(
     return why()
 
 
-def jobs(reader: Reader, policy: Policy) -> tuple[str, ...]:
-    """What runs on the GPUs, and jobs of a scheduler, as far as it can be told: nobody waits for their end. None where
-    the policy, or somebody's --disturb, says that they may be disturbed.
+def list_jobs(reader: Reader, policy: Policy) -> tuple[str, ...]:
+    """What runs on the GPUs, and jobs of a scheduler, as far as it can be told: no one waits for their end. None where
+    the policy, or someone's --disturb, says that they may be disturbed.
     """
     if policy.disturb >= Disturbs.GPU_WORK:
         return ()
@@ -246,7 +246,7 @@ def jobs(reader: Reader, policy: Policy) -> tuple[str, ...]:
 
 def at_work(reader: Reader) -> Iterator[str]:
     """What a boot would cut off and that ends in a while, each a sentence."""
-    if user := holder(reader):
+    if user := find_holder(reader):
         yield f"{user} is at work with packages"
     answer = reader.query(("systemctl", "show", _FINAL, "--property=ActiveState", "--value"))
     if isinstance(answer, Completed) and answer.text.strip() == "activating":
@@ -254,7 +254,7 @@ def at_work(reader: Reader) -> Iterator[str]:
 
 
 def await_quiet(reader: Reader, on_progress: Callable[[str], None]) -> tuple[str, ...]:
-    """Wait, bounded, until nothing is at work that a boot would cut off; what is left of it. Nobody waits for what
+    """Wait, bounded, until nothing is at work that a boot would cut off; what is left of it. No one waits for what
     waits for a unit to start, for that may be the gate: apt, or a runcmd, which starts slurmd.
     """
     end = time.monotonic() + QUIET_S
@@ -301,14 +301,14 @@ def gate_units(reader: Reader) -> GateUnits:
 
 
 def is_booting(reader: Reader) -> bool:
-    """Whether this host is still starting up (systemctl(1), is-system-running): nobody works on it yet."""
+    """Whether this host is still starting up (systemctl(1), is-system-running): no one works on it yet."""
     answer = reader.query(("systemctl", "is-system-running"))
     return isinstance(answer, Completed) and answer.stdout.strip() in {b"initializing", b"starting"}
 
 
 def begin(writer: Writer) -> ReadyState:
     """Note that this boot is looked at. The caller holds the lock."""
-    state = begun(read_state(writer), boot_id(writer), int(writer.now()), machine(writer))
+    state = begin_state(read_state(writer), boot_id(writer), int(writer.now()), identify_machine(writer))
     keep_state(writer, state)
     return state
 

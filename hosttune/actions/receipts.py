@@ -8,11 +8,11 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from hosttune.actions.login_notice import show_at_login
-from hosttune.codec import dumps, receipt_to_json
+from hosttune.codec import dump_json, receipt_to_json
 from hosttune.errors import HosttuneError
 from hosttune.host.cleaned import Cleaned, clean
 from hosttune.values import ABSENT, FileValue
-from hosttune.views.masking import masked
+from hosttune.views.masking import mask_data
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -32,7 +32,7 @@ def path_of(run_id: str) -> str:
 
 def keep_receipt(writer: Writer, receipt: Receipt) -> None:
     """Keep it for `history`, and for the next login. Never raises: the journal holds all that counts."""
-    content = dumps(masked(receipt_to_json(receipt))).encode()
+    content = dump_json(mask_data(receipt_to_json(receipt))).encode()
     with suppress(HosttuneError):
         if writer.read(path_of(receipt.run_id)) is ABSENT:
             writer.replace(path_of(receipt.run_id), FileValue(content, 0o600), expected=ABSENT)

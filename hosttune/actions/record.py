@@ -82,11 +82,11 @@ def take_record(reader: Reader, collect: Callable[[Reader], None], *, share: boo
     """The record of a host: what `collect` asks of it (the facts), and the survey. No secrets."""
     recorder = RecordingReader(reader)
     collect(recorder)
-    _survey(recorder, share=share)
+    _record_survey(recorder, share=share)
     return encode_record(recorder, share=share, tool_version=tool_version)
 
 
-def _survey(recorder: RecordingReader, *, share: bool) -> None:
+def _record_survey(recorder: RecordingReader, *, share: bool) -> None:
     """In a record that is shared, of files only the values of the kernel."""
     for path in (*FILES, DPKG_STATUS):
         if not share or path.startswith(_OF_KERNEL):
@@ -101,14 +101,14 @@ def _survey(recorder: RecordingReader, *, share: bool) -> None:
     for name in NAMESPACES:
         recorder.link(f"/proc/self/ns/{name}")
     for folder, wanted, files in DEVICES:
-        _devices(recorder, folder, wanted, files)
+        _record_devices(recorder, folder, wanted, files)
     recorder.os_release()
     recorder.processes()
     if isinstance(recorder.stat("/run/systemd/system"), Stat):
         recorder.query(show_command((*UNITS, *DAEMONS)))
 
 
-def _devices(recorder: RecordingReader, folder: str, wanted: re.Pattern[str], files: tuple[str, ...]) -> None:
+def _record_devices(recorder: RecordingReader, folder: str, wanted: re.Pattern[str], files: tuple[str, ...]) -> None:
     names = recorder.list(folder)
     for name in names if isinstance(names, tuple) else ():
         if not wanted.match(name):

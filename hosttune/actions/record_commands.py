@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from hosttune.facts.commands import loads_of_sysctl_conf, values_in
 from hosttune.facts.environment import is_kept, shell_variables, systemd_variables
 from hosttune.facts.gpu.power_caps import caps_in
-from hosttune.facts.services.unit_files import assignments
+from hosttune.facts.services.unit_files import parse_assignments
 from hosttune.facts.storage.ageing_record import bare_lines, told_lines
 from hosttune.host.command_secrets import has_secret_name, mask_words
 from hosttune.host.secrets import mask_text
@@ -86,9 +86,9 @@ def shared_job(content: str, kind: str) -> str:
     if kind == "script" and not content.startswith("#!"):  # pam_env and systemd read no command behind a `;`
         content = "\n".join("" if _is_secret_variable(row) else row for row in content.split("\n"))
     lines = bare_lines(content, kind).split("\n")
-    variables = _merge_rows([], _variables(content))  # they begin a line
+    variables = _merge_rows([], _list_variables(content))  # they begin a line
     told = _merge_rows(variables, ((number, line) for number, line in enumerate(lines, 1) if line))
-    return "\n".join(_merge_rows(_merge_rows(told, _kernel_values(content)), _limits(content))) + "\n"
+    return "\n".join(_merge_rows(_merge_rows(told, _kernel_values(content)), _list_limits(content))) + "\n"
 
 
 def _is_secret_variable(row: str) -> bool:
@@ -127,14 +127,14 @@ def _kernel_values(content: str) -> Iterator[tuple[int, str]]:
             )
 
 
-def _limits(content: str) -> Iterator[tuple[int, str]]:
+def _list_limits(content: str) -> Iterator[tuple[int, str]]:
     """(line, command) of how long a script lets a command run."""
     for number, row in enumerate(content.splitlines(), 1):
         if not row.lstrip().startswith("#") and (limit := _LIMIT.search(row)):
             yield number, f": {limit[1]} {limit[2]}"
 
 
-def _variables(content: str) -> Iterator[tuple[int, str]]:
+def _list_variables(content: str) -> Iterator[tuple[int, str]]:
     """(line, assignment) of the variables that facts read."""
     for number, name, value in shell_variables(content):
         if kept := _harmless_value(name, value):
@@ -160,7 +160,7 @@ def shared_unit(content: str) -> str:
     for number, name, value in systemd_variables(content):
         if kept := _harmless_value(name, value):
             variables.setdefault(number, []).append(f'"{name}={kept}"' if " " in kept else f"{name}={kept}")
-    for number, _, key, value in assignments(content):
+    for number, _, key, value in parse_assignments(content):
         if key in UNIT_KEYS or (key.startswith("Exec") and not value):
             lines[number - 1] = f"{key}={value}"
         elif key.startswith("Exec"):

@@ -21,7 +21,7 @@ from hosttune.host.door import Completed, Process, Space, Stat, Usage, source_of
 from hosttune.host.machine_id import hashed_machine_id, machine_id_hash
 from hosttune.host.pci_config import is_pci_config, without_serial
 from hosttune.host.record import FORMAT_VERSION, KIND, LIMIT, RecordingReader, encode_answer, encode_bytes
-from hosttune.host.redact import Redactor, people, places, serials
+from hosttune.host.redact import Redactor, find_people, find_places, find_serials
 from hosttune.host.secrets import is_secret_file, is_serial_file, mask_command, mask_mapper_uuid, mask_secrets
 from hosttune.regex import regex
 from hosttune.values import Answer
@@ -44,7 +44,12 @@ _SPEAK_OF_VERSIONS = frozenset(
     {"apt-get", "apt-cache", "apt-mark", "dpkg", "dpkg-query", "ubuntu-drivers", "nvidia-smi", "modinfo"}
 )
 _LOGS = frozenset({"dmesg", "journalctl"})
-_CHOOSERS = (kernel_log.reach_of, messages_in, storage_log.chosen, host_log.chosen)  # what facts take of the kernel log
+_CHOOSERS = (
+    kernel_log.reach_of,
+    messages_in,
+    storage_log.choose_lines,
+    host_log.choose_lines,
+)  # what facts take of the kernel log
 _POOL_FIELDS = ("pool:", "state:", "scan:", "errors:")
 _PLAIN_DISK = regex(  # a group, or the kernel's own name
     r"(?:mirror|raidz\d?|draid[\w:]*|spare|replacing)-\d+|(?:[sv]d[a-z]+|dm-|md|nvme\d+n)\d*(?:p\d+)?"
@@ -74,8 +79,8 @@ _FIRMWARE = ("/sys/firmware/", "/proc/device-tree/")
 def encode_record(recorder: RecordingReader, *, share: bool, tool_version: str) -> dict[str, Any]:
     """The record, ready for json.dumps."""
     kept, base = recorder.answers, recorder.base
-    machine_id = _text(kept["files"].get(MACHINE_ID)).strip()
-    redactor = Redactor(_words(recorder, machine_id, share=share), share=share)
+    machine_id = _encode_text(kept["files"].get(MACHINE_ID)).strip()
+    redactor = Redactor(_encode_header(recorder, machine_id, share=share), share=share)
     encoder = _Encoder(redactor)
     others = kept["others"]
     record: dict[str, Any] = {
@@ -94,11 +99,11 @@ def encode_record(recorder: RecordingReader, *, share: bool, tool_version: str) 
         },
         "links": encoder.table(kept["links"], redactor.name),
         "listings": encoder.table(kept["listings"], lambda names: sorted(redactor.name(name) for name in names)),
-        "stats": encoder.table(kept["stats"], _stat),
-        "lstats": encoder.table(kept["lstats"], _stat),
+        "stats": encoder.table(kept["stats"], _encode_stat),
+        "lstats": encoder.table(kept["lstats"], _encode_stat),
         "paths": encoder.table(kept["paths"], redactor.name),
-        "spaces": encoder.table(kept["spaces"], _space),
-        "usages": encoder.table(kept["usages"], _usage),
+        "spaces": encoder.table(kept["spaces"], _encode_space),
+        "usages": encoder.table(kept["usages"], _encode_usage),
         "queries": [encoder.query(argv, answer) for argv, answer in sorted(kept["queries"].items())],
     }
     if source := source_of(base):
@@ -116,10 +121,10 @@ def record_text(record: dict[str, Any]) -> tuple[str, tuple[str, ...]]:
     The longest ones go, names in folders first, for any user can make those long. Raises HosttuneError where that is
     not enough.
     """
-    text = _dumped(record)
+    text = _dump_json(record)
     excess, left_out = len(text) - LIMIT, list[str]()
     for table in ("listings", "files") if excess > 0 else ():
-        sizes = {path: len(_dumped(entry)) - _LEAST for path, entry in record[table].items()}
+        sizes = {path: len(_dump_json(entry)) - _LEAST for path, entry in record[table].items()}
         for path in sorted(sizes, key=lambda path: -sizes[path]):
             if excess <= 0 or sizes[path] <= 0:
                 break
@@ -127,28 +132,32 @@ def record_text(record: dict[str, Any]) -> tuple[str, tuple[str, ...]]:
             excess -= sizes[path]
             left_out.append(path)
     if left_out:
-        text = _dumped(record)
+        text = _dump_json(record)
     if len(text) > LIMIT:
         raise HosttuneError(f"the record would be larger than {LIMIT >> 20} MiB, which is more than hosttune reads")
     return text, tuple(left_out)
 
 
-def _dumped(data: Any) -> str:
+def _dump_json(data: Any) -> str:
     return json.dumps(data, indent=1) + "\n"
 
 
-def _words(recorder: RecordingReader, machine_id: str, *, share: bool) -> dict[str, str]:
+def _encode_header(recorder: RecordingReader, machine_id: str, *, share: bool) -> dict[str, str]:
     files = recorder.answers["files"]
-    words = serials(files)
+    words = find_serials(files)
     if machine_id_hash(machine_id):
         words[machine_id] = "serial-machine-id"  # also the name of folders in /boot
     if share:
-        names = [recorder.base.name, _text(files.get("/proc/sys/kernel/hostname")), _text(files.get("/etc/hostname"))]
+        names = [
+            recorder.base.name,
+            _encode_text(files.get("/proc/sys/kernel/hostname")),
+            _encode_text(files.get("/etc/hostname")),
+        ]
         processes = recorder.answers["others"].get("processes")
         users = [one.user for one in processes] if isinstance(processes, tuple) else []
         passwd = recorder.base.read("/etc/passwd")  # looked at, not kept
-        domain = _text(files.get("/proc/sys/kernel/domainname"))
-        words = {**places(names, domain), **people(_text(passwd), users), **words}
+        domain = _encode_text(files.get("/proc/sys/kernel/domainname"))
+        words = {**find_places(names, domain), **find_people(_encode_text(passwd), users), **words}
     return words
 
 
@@ -159,7 +168,7 @@ def _short_udev(path: str, content: str) -> str:
     return "".join(f"{row}\n" for row in content.splitlines() if row.startswith("E:ID_BTRFS_READY="))
 
 
-def _text(content: object) -> str:
+def _encode_text(content: object) -> str:
     return content.decode("utf-8", "replace") if isinstance(content, bytes) else ""
 
 
@@ -196,7 +205,7 @@ class _Encoder:
     def _mask(self, path: str, content: bytes) -> str:
         """Of disks it is kept which are the same, not what they are: a copy of a disk is another one."""
         if path.endswith("/dm/uuid"):
-            return mask_mapper_uuid(_text(content))
+            return mask_mapper_uuid(_encode_text(content))
         if not path.startswith(_BLOCK):
             return MASK
         number = self._serials.setdefault(content.strip(), len(self._serials) + 1)
@@ -216,7 +225,7 @@ class _Encoder:
     def query(self, argv: tuple[str, ...], answer: Answer[Completed]) -> dict[str, Any]:
         has_addresses = argv[0] not in _SPEAK_OF_VERSIONS
 
-        def completed(done: Completed) -> dict[str, Any]:
+        def encode_completed(done: Completed) -> dict[str, Any]:
             said = _short_log(done.text) if argv[0] in _LOGS else done.text
             said = _short_show(said) if argv[0] == "apt-cache" and "show" in argv else said
             said = _short_pool(said) if argv[:2] == ("zpool", "status") else said
@@ -226,7 +235,7 @@ class _Encoder:
 
         # replayed, the facts ask with the words that stand in the other answers
         asked = [self.redactor.name(word, has_addresses=has_addresses) for word in argv]
-        return {"argv": asked, **encode_answer(answer, completed)}
+        return {"argv": asked, **encode_answer(answer, encode_completed)}
 
     def _command(self, argv: tuple[str, ...]) -> tuple[str, ...]:
         return shared_words(argv, has_paths=False) if self.redactor.share else mask_command(argv)
@@ -249,15 +258,15 @@ def _short_processes(content: str) -> str:
     return "".join(f"{' '.join(shared_words(tuple(row.split())))}\n" for row in content.splitlines())
 
 
-def _stat(stat: Stat) -> list[Any]:
+def _encode_stat(stat: Stat) -> list[Any]:
     return list(asdict(stat).values())
 
 
-def _space(space: Space) -> list[int]:
+def _encode_space(space: Space) -> list[int]:
     return [size for size in asdict(space).values() if size >= 0]
 
 
-def _usage(usage: Usage) -> list[int | bool]:
+def _encode_usage(usage: Usage) -> list[int | bool]:
     return [usage.size_bytes, usage.entries, usage.is_complete]
 
 
@@ -276,11 +285,11 @@ def _short_json(content: str, kept: tuple[tuple[str, ...], ...]) -> str:
             place = short
             for key in keys[:-1]:
                 place = place.setdefault(key, {})
-            place[keys[-1]] = _numbered(value) if isinstance(value, list) else value
+            place[keys[-1]] = _number_names(value) if isinstance(value, list) else value
     return json.dumps(short)
 
 
-def _numbered(names: list[Any]) -> list[str]:
+def _number_names(names: list[Any]) -> list[str]:
     """Devices, called by a number each."""
     places: dict[str, int] = {}
     return [
@@ -305,7 +314,7 @@ def _short_show(content: str) -> str:
 
 
 def _is_job(path: str, content: str) -> bool:
-    """A file of a user, or a script that the site wrote: somebody's, and only a few lines of it are asked for."""
+    """A file of a user, or a script that the site wrote: someone's, and only a few lines of it are asked for."""
     is_script = content.startswith("#!") and not path.startswith("/etc/")
     return path.startswith((_CRONTABS, *_HOMES)) or is_script
 
@@ -319,9 +328,9 @@ def _without_place_secrets(path: str, content: str) -> str:
 
 def _short_log(content: str) -> str:
     """The lines of the kernel log that facts read: the rest is long, and speaks of other things."""
-    log = kernel_log.turned(content)  # of the journal: those who choose take the last ones
+    log = kernel_log.reverse_log(content)  # of the journal: those who choose take the last ones
     chosen = dict.fromkeys(line for choose in _CHOOSERS for line in choose(log))
-    return kernel_log.turned("".join(f"{line}\n" for line in chosen))
+    return kernel_log.reverse_log("".join(f"{line}\n" for line in chosen))
 
 
 def _short_pool(content: str) -> str:

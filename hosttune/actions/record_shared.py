@@ -94,7 +94,7 @@ def shared_text(path: str, content: str) -> str | None:
     if path.startswith("/etc/ssh/sshd_config"):
         return _shared_sshd(content)
     if _SETTINGS.match(path) and not content.startswith("#!"):
-        return _settings(path, content)
+        return _mask_settings(path, content)
     return None if path.startswith("/etc/") and not content.startswith("#!") else shared_job(content, kind)
 
 
@@ -104,12 +104,12 @@ def _shared_sshd(content: str) -> str:
     return "\n".join("" if not key else "Match all" if key[1].lower() == "match" else row for row, key in rows)
 
 
-def _settings(path: str, content: str) -> str:
+def _mask_settings(path: str, content: str) -> str:
     if path.endswith("/kernel/cmdline"):
         return _without_variables(_without_kernel_variables(content))
     if path.endswith((".json", ".xml")) or content.lstrip().startswith("{"):
         return _without_variables(content)
-    rows = [_row(path, row) for row in content.split("\n")]
+    rows = [_mask_row(path, row) for row in content.split("\n")]
     if ".conf" in path and "/systemd/" in path:
         variables: dict[int, list[str]] = {}
         for number, name, value in systemd_variables(content):
@@ -120,7 +120,7 @@ def _settings(path: str, content: str) -> str:
     return "\n".join(rows)
 
 
-def _row(path: str, row: str) -> str:
+def _mask_row(path: str, row: str) -> str:
     start = row.lstrip()
     if start.startswith(_COMMENT):
         return _kept_comment(start)
@@ -140,7 +140,7 @@ def _row(path: str, row: str) -> str:
     if "/udev/" in path:
         return _RUN.sub(_run, row)
     if "/apt/" in path:
-        return _STRING.sub(_hook, row)
+        return _STRING.sub(_mask_hook, row)
     return _without_variables(row) if "/cdi/" in path or "/containerd/" in path or "/docker/" in path else row
 
 
@@ -166,7 +166,7 @@ def _run(match: re.Match[str]) -> str:
     return f'{match[1]}"{" ".join(shared_words(tuple(match[2].split())))}"'
 
 
-def _hook(match: re.Match[str]) -> str:
+def _mask_hook(match: re.Match[str]) -> str:
     if match[1] and _ORIGIN.fullmatch(match[1]):
         return match[0]
     return f'"{shared_command(match[1])}"' if match[1] and " " in match[1] else match[0]

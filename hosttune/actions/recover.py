@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from hosttune.actions.journal import FOLDER, KEEP, JournalWriter, read_journal
 from hosttune.actions.journal_lines import CONFIRM, HALF_MADE, NOT_MADE
 from hosttune.actions.receipts import drop_receipts
-from hosttune.engine.plan import unannounced
+from hosttune.engine.plan import list_unannounced
 from hosttune.facts import Facts
 from hosttune.host.cleaned import clean
 from hosttune.resources import by_kind, describe_place, kind_of
@@ -58,18 +58,18 @@ def _close(step: JournalStep, recorder: JournalWriter, writer: Writer, on_progre
     kind = kind_of(step.change.address)
     if kind.settle(writer, on_progress):
         facts = Facts(writer)
-        if not unannounced(kind.as_of_now(step.change, facts), facts):
+        if not list_unannounced(kind.as_of_now(step.change, facts), facts):
             kind.mend(writer, step.change)
     present = kind.read(writer, step.change.address.name)
     left = replace(step.change, after=present)
     if step.superseded or kind.same(present, step.change.after):
         recorder.done(step.id)
     elif kind.same(present, step.change.before):
-        recorder.failed(step.id, NOT_MADE)
+        recorder.record_failure(step.id, NOT_MADE)
     elif isinstance(present, Unreadable) or not kind.is_in_parts:
         on_progress(f"{describe_place(step.change.address)} is neither as before nor as planned: it is left as it is")
     elif step.undoes:
-        recorder.failed(step.id, HALF_MADE, left)
+        recorder.record_failure(step.id, HALF_MADE, left)
     else:
         recorder.done(step.id, HALF_MADE, left)
 

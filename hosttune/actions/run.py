@@ -18,7 +18,7 @@ from hosttune.actions.trial_state import is_left_over, require_none
 from hosttune.actions.unended import find_half_done, resume
 from hosttune.errors import Refused
 from hosttune.host import open_writer
-from hosttune.host.lock import locked
+from hosttune.host.lock import hold_lock
 from hosttune.host.pager import switch_pager_off
 from hosttune.host.stopping import outlive_terminal
 from hosttune.values import Unreadable
@@ -66,7 +66,7 @@ def open_for_change(
         opened = partial(open_way_back, writer, on_progress, **options)
     else:
         opened = partial(open_session, reader=writer, **options)
-    with nullcontext() if is_locked else locked(wait_s=RETURN_S if for_return else wait_s):
+    with nullcontext() if is_locked else hold_lock(wait_s=RETURN_S if for_return else wait_s):
         if waits:
             wait_for_first_boot(writer, on_progress)
         session = opened()

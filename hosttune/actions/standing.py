@@ -1,4 +1,4 @@
-"""How the host stands: looked at before a trial and after its boot, and held against itself (facts/losses.py).
+"""How the host is: looked at before a trial and after its boot, and held against itself (facts/losses.py).
 
 All is read by a child that can be left behind, because what a broken driver or a dead disk holds cannot be ended
 (host/in_time.py). nvidia-smi is asked once in a boot with the time that the largest hosts need; where it hangs, it is
@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 
 from hosttune.actions.examine import read_address
 from hosttune.actions.health import ask as ask_health
-from hosttune.codec import decoded, dumps, read_document, to_json
-from hosttune.codec import document as headed
+from hosttune.codec import decode_as, dump_json, read_document, to_json
+from hosttune.codec import make_document as headed
 from hosttune.engine.health import Fitness
 from hosttune.engine.health import judge as judge_health
 from hosttune.facts import Facts, signs
 from hosttune.facts.base import UnknownFact, attempt
 from hosttune.facts.kernel.cmdline import of_kernel
-from hosttune.facts.losses import Aspect, HostStanding, Loss, Sign, Unseen, counted, lasting
+from hosttune.facts.losses import Aspect, HostStanding, Loss, Sign, Unseen, select_counted, select_lasting
 from hosttune.facts.network import reached
 from hosttune.frozen import frozen
 from hosttune.host.in_time import Waiting, in_time
@@ -57,7 +57,7 @@ class Judged:
 
 
 def read_standing(session: Session, before: HostStanding | None = None, *, smi_s: float = FIRST_SMI_S) -> HostStanding:
-    """How the host stands now. `before`: what it is to be held against, whose mounts are looked for too. `smi_s`: how
+    """How the host is now. `before`: what it is to be held against, whose mounts are looked for too. `smi_s`: how
     long nvidia-smi may take to answer. Never raises for what cannot be looked at: that is `unseen`.
     """
     reader = session.reader
@@ -65,26 +65,28 @@ def read_standing(session: Session, before: HostStanding | None = None, *, smi_s
     work: dict[str, Callable[[], Iterator[_Found]]] = {
         Aspect.FAILED_UNIT.value: partial(signs.read_failed_units, reader),
         Aspect.SERVICE.value: partial(signs.read_services, reader),
-        Aspect.MOUNT.value: partial(_mounts, facts, before or HostStanding()),
+        Aspect.MOUNT.value: partial(_compare_mounts, facts, before or HostStanding()),
         Aspect.ROUTE.value: partial(signs.read_routes, reader),
         Aspect.ADDRESS.value: partial(signs.read_addresses, reader, facts),
         Aspect.LINK.value: partial(signs.read_links, facts),
         Aspect.RDMA_PORT.value: partial(signs.read_rdma_ports, facts),
-        Aspect.SSHD.value: partial(_sshd, reader, before or HostStanding()),
-        Aspect.RESOLVER.value: partial(_resolver, reader),
+        Aspect.SSHD.value: partial(_compare_sshd, reader, before or HostStanding()),
+        Aspect.RESOLVER.value: partial(_read_resolver, reader),
         Aspect.GPU.value: partial(signs.read_gpus, reader, facts, smi_s),
         Aspect.DRIVER.value: partial(signs.read_drivers, facts),
-        Aspect.CLOCK.value: partial(_clock, facts),
+        Aspect.CLOCK.value: partial(_read_clock, facts),
     }
     if reader.kind == "live":
-        told = in_time({name: partial(_told, Aspect(name), read) for name, read in work.items()}, smi_s + HEALTH_S)
+        told = in_time(
+            {name: partial(_encode_aspect, Aspect(name), read) for name, read in work.items()}, smi_s + HEALTH_S
+        )
     else:
-        told = {name: _told(Aspect(name), read) for name, read in work.items()}
+        told = {name: _encode_aspect(Aspect(name), read) for name, read in work.items()}
     found: list[_Found] = []
     for name, answer in told.items():
-        found += _late(Aspect(name), answer) if isinstance(answer, Waiting) else _of(answer)
+        found += _find_late_aspect(Aspect(name), answer) if isinstance(answer, Waiting) else _decode_answer(answer)
     if not any(isinstance(one, Unseen) and one.aspect is Aspect.GPU and one.is_stuck for one in found):
-        found += _health(session)
+        found += _read_health(session)
     return HostStanding(
         tuple(one for one in found if isinstance(one, Sign)), tuple(one for one in found if isinstance(one, Unseen))
     )
@@ -125,7 +127,7 @@ def read_planned(
 
 def standing_text(standing: HostStanding) -> str:
     """The content of before.json."""
-    return dumps(headed(to_json(standing)))
+    return dump_json(headed(to_json(standing)))
 
 
 def standing_of(content: str, where: str = "before.json") -> HostStanding:
@@ -152,7 +154,7 @@ def await_health(
     while True:
         passed, left = now() - started, left_s()
         if any(one.is_final for one in found):
-            return Judged(is_healthy=False, losses=counted(found), seconds=passed)
+            return Judged(is_healthy=False, losses=select_counted(found), seconds=passed)
         if found:
             quiet_since = None
         elif quiet_since is None:
@@ -161,15 +163,15 @@ def await_health(
             return Judged(is_healthy=True, losses=(), seconds=passed)
         if left <= 0:
             return Judged(is_healthy=False, losses=found, seconds=passed)
-        is_late = bool(counted(found)) and passed >= SETTLE_S
+        is_late = bool(select_counted(found)) and passed >= SETTLE_S
         wait(max(0.0, min(left, FLAP_S if is_late else POLL_S)))
         again = look(LATER_SMI_S)
-        if is_late and (kept := counted(lasting(found, again))):
+        if is_late and (kept := select_counted(select_lasting(found, again))):
             return Judged(is_healthy=False, losses=kept, seconds=now() - started)
         found = again
 
 
-def _told(aspect: Aspect, read: Callable[[], Iterator[_Found]]) -> bytes:
+def _encode_aspect(aspect: Aspect, read: Callable[[], Iterator[_Found]]) -> bytes:
     """What one reading says, as JSON; what it cannot say is one of its answers."""
     found: list[_Found] = []
     try:
@@ -184,13 +186,13 @@ def _told(aspect: Aspect, read: Callable[[], Iterator[_Found]]) -> bytes:
     return json.dumps(to_json(standing)).encode()
 
 
-def _of(answer: bytes) -> Iterator[_Found]:
-    standing = decoded(HostStanding, json.loads(answer), "the child's answer")
+def _decode_answer(answer: bytes) -> Iterator[_Found]:
+    standing = decode_as(HostStanding, json.loads(answer), "the child's answer")
     yield from standing.signs
     yield from standing.unseen
 
 
-def _late(aspect: Aspect, waiting: Waiting) -> list[_Found]:
+def _find_late_aspect(aspect: Aspect, waiting: Waiting) -> list[_Found]:
     what = waiting.what or "what it asks"
     reason = f"{what} hangs in the kernel" if waiting.stuck else f"{what} has not answered in time"
     several = (aspect, Aspect.FABRIC) if aspect is Aspect.GPU else (aspect, Aspect.BANNER)
@@ -198,7 +200,7 @@ def _late(aspect: Aspect, waiting: Waiting) -> list[_Found]:
     return [Unseen(one, reason, is_stuck=waiting.stuck or aspect is Aspect.GPU) for one in aspects]
 
 
-def _mounts(facts: Facts, before: HostStanding) -> Iterator[_Found]:
+def _compare_mounts(facts: Facts, before: HostStanding) -> Iterator[_Found]:
     was = {one.name for one in before.signs if one.aspect is Aspect.MOUNT}
     at = facts.mounts.at
     waiting = [target for target in was if target in at and at[target].fstype == _AUTOMOUNT]
@@ -211,7 +213,7 @@ def _mounts(facts: Facts, before: HostStanding) -> Iterator[_Found]:
             yield Sign(Aspect.MOUNT, mount.target, "ro" if mount.is_read_only else "rw")
 
 
-def _sshd(reader: Reader, before: HostStanding) -> Iterator[_Found]:
+def _compare_sshd(reader: Reader, before: HostStanding) -> Iterator[_Found]:
     """Each socket, and each of before that these take over."""
     was = dict.fromkeys(one.name for one in before.signs if one.aspect is Aspect.SSHD)
     try:
@@ -220,7 +222,7 @@ def _sshd(reader: Reader, before: HostStanding) -> Iterator[_Found]:
         yield Unseen(Aspect.SSHD, unknown.reason)
         yield Unseen(Aspect.BANNER, unknown.reason)
         return
-    for name in dict.fromkeys((*sockets, *(one for one in was if reached.covers(sockets, one)))):
+    for name in dict.fromkeys((*sockets, *(one for one in was if reached.covers_socket(sockets, one)))):
         yield Sign(Aspect.SSHD, name)
     answering: set[str] = set()
     for name, (address, port) in sockets.items():
@@ -230,21 +232,21 @@ def _sshd(reader: Reader, before: HostStanding) -> Iterator[_Found]:
         except UnknownFact as unknown:
             yield Unseen(Aspect.BANNER, unknown.reason, name)
     asked = dict.fromkeys(one.name for one in before.signs if one.aspect is Aspect.BANNER)
-    for name in dict.fromkeys((*answering, *(one for one in asked if reached.covers(answering, one)))):
+    for name in dict.fromkeys((*answering, *(one for one in asked if reached.covers_socket(answering, one)))):
         yield Sign(Aspect.BANNER, name)
 
 
-def _resolver(reader: Reader) -> Iterator[_Found]:
+def _read_resolver(reader: Reader) -> Iterator[_Found]:
     if reached.has_name_server(reader):
         yield Sign(Aspect.RESOLVER, "")
 
 
-def _clock(facts: Facts) -> Iterator[_Found]:
+def _read_clock(facts: Facts) -> Iterator[_Found]:
     if facts.clock.is_synchronized:
         yield Sign(Aspect.CLOCK, "")
 
 
-def _health(session: Session) -> list[_Found]:
+def _read_health(session: Session) -> list[_Found]:
     """What `hosttune health` would say; one thing each that keeps the host from being fit."""
     from hosttune.actions.examine import examine
     from hosttune.actions.health import health_rules

@@ -2,7 +2,7 @@
 
 `begin` before the first change: what is kept, the guard, the timer. `settle` after the last one: from then on it can be
 confirmed, and where nothing of it is in force at once, the next boot is the one that counts. It ends by `confirm`, by
-`come_back` (the undo of the run, a run of its own in the journal), or by an undo that somebody types (`taken_back`).
+`come_back` (the undo of the run, a run of its own in the journal), or by an undo that someone types (`taken_back`).
 
 Each end begins with a mark, and takes away the entry for one boot before the guard: what is cut off in between is
 brought to its end by whoever looks next (`finish`).
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.actions import one_shot, trial_clock, trial_guard
 from hosttune.actions.apply import apply, new_run, reboot_obstacles, require_whole, run_of
-from hosttune.actions.connection import read_login, refusal
+from hosttune.actions.connection import read_login, why_not_proof
 from hosttune.actions.examine import faults_of
 from hosttune.actions.journal import JournalWriter, boot_id, is_at, read_journal
 from hosttune.actions.journal_lines import CONFIRM, WHO_COMES_BACK
@@ -44,11 +44,11 @@ from hosttune.errors import HosttuneError, Refused
 from hosttune.facts import Facts
 from hosttune.facts.base import UnknownFact, attempt
 from hosttune.facts.kernel.boot_entry import one_shot as look_at_grub
-from hosttune.facts.losses import Aspect, losses
+from hosttune.facts.losses import Aspect, find_losses
 from hosttune.facts.reading import require_known
 from hosttune.frozen import frozen
 from hosttune.host.cleaned import Cleaned, clean
-from hosttune.host.console import archive, load_bytes, starting_words
+from hosttune.host.console import find_archive, load_bytes, starting_words
 from hosttune.host.door import Stat
 from hosttune.quoting import quote
 from hosttune.resources import describe_place
@@ -92,14 +92,14 @@ def foresee(session: Session, plan: Plan, terms: TrialTerms) -> TrialPlan:
         planned = plan_trial(plan, terms, one_boot=one_boot)
     obstacles = (
         [reason]
-        if (reason := trial_clock.missing(reader))
-        else list(_obstacles(session, planned, reboot_obstacles(plan.findings)))
+        if (reason := trial_clock.why_not_timer(reader))
+        else list(_list_obstacles(session, planned, reboot_obstacles(plan.findings)))
     )
-    planned = plan_trial(plan, terms, obstacles, tuple(_notes(reader, facts, planned)), one_boot)
-    return replace(planned, boot_within_s=max(terms.within_s, _BOOT_S + _GPU_S * _gpus(facts)))
+    planned = plan_trial(plan, terms, obstacles, tuple(_list_notes(reader, facts, planned)), one_boot)
+    return replace(planned, boot_within_s=max(terms.within_s, _BOOT_S + _GPU_S * _count_gpus(facts)))
 
 
-def _obstacles(session: Session, planned: TrialPlan, blockers: tuple[str, ...]) -> Iterable[str]:
+def _list_obstacles(session: Session, planned: TrialPlan, blockers: tuple[str, ...]) -> Iterable[str]:
     reader = session.reader
     if why := strange_program(reader, CARRIED):
         yield why
@@ -107,14 +107,14 @@ def _obstacles(session: Session, planned: TrialPlan, blockers: tuple[str, ...]) 
         yield from blockers
     if session.journal.interrupted:
         yield f"run {session.journal.interrupted[-1].id} was interrupted: sudo hosttune apply --yes goes on with it"
-    files = attempt(lambda: _kept(reader, planned))
+    files = attempt(lambda: _list_kept_files(reader, planned))
     if isinstance(files, Unreadable):
         yield files.reason
         return
     yield from trial_guard.check_armable(reader, session.facts, files)
 
 
-def _kept(reader: Reader, planned: TrialPlan) -> tuple[trial_guard.KeptFile, ...]:
+def _list_kept_files(reader: Reader, planned: TrialPlan) -> tuple[trial_guard.KeptFile, ...]:
     try:
         guarded = planned.of(TrialPart.NOW, TrialPart.NEXT_BOOT)
         return trial_guard.kept_files(reader, (one.change for one in guarded))
@@ -122,7 +122,7 @@ def _kept(reader: Reader, planned: TrialPlan) -> tuple[trial_guard.KeptFile, ...
         raise UnknownFact(error.message) from None
 
 
-def _notes(reader: Reader, facts: Facts, planned: TrialPlan) -> Iterable[str]:
+def _list_notes(reader: Reader, facts: Facts, planned: TrialPlan) -> Iterable[str]:
     if planned.of(TrialPart.ONE_BOOT) and "systemd.watchdog_sec=180" not in one_shot.safety_arguments(reader):
         yield "A kernel that hangs needs one power cycle: no hardware watchdog is fed here."
     if planned.has_boot:
@@ -195,7 +195,7 @@ def begin(session: Session, writer: Writer, planned: TrialPlan, run: Run) -> Tri
         without_return=rules[TrialPart.NO_RETURN],
     )
     try:
-        if carried := archive():
+        if carried := find_archive():
             writer.replace(CARRIED, FileValue(load_bytes(carried), 0o600), expected=ABSENT)
         writer.replace(BEFORE, FileValue(before, 0o600), expected=ABSENT)
         writer.replace(RECORD, FileValue(record_text(record), 0o600), expected=ABSENT)
@@ -210,12 +210,12 @@ def begin(session: Session, writer: Writer, planned: TrialPlan, run: Run) -> Tri
 def known_files(reader: Reader, planned: TrialPlan) -> tuple[trial_guard.KeptFile, ...]:
     """The files of the plan that are put back where a boot stops. Raises Refused."""
     try:
-        return _kept(reader, planned)
+        return _list_kept_files(reader, planned)
     except UnknownFact as unknown:
         raise Refused(unknown.reason) from None
 
 
-def _gpus(facts: Facts) -> int:
+def _count_gpus(facts: Facts) -> int:
     try:
         return facts.gpus.count
     except UnknownFact:
@@ -225,21 +225,21 @@ def _gpus(facts: Facts) -> int:
 def apply_on_trial(
     session: Session, writer: Writer, plan: Plan, planned: TrialPlan, on_progress: Callable[[str], None]
 ) -> tuple[Receipt, TrialRun | TrialEnd]:
-    """Make the plan, on trial. The caller holds the lock, and the promise stands (`require_promise`)."""
+    """Make the plan, on trial. The caller holds the lock, and the promise is (`require_promise`)."""
     session.journal.require_known()
     run = run_of(writer, session.journal, plan)
     record = begin(session, writer, planned, run)
-    receipt = apply(session, writer, planned.made(plan), on_progress=on_progress, ready=run)
+    receipt = apply(session, writer, planned.make_plan(plan), on_progress=on_progress, ready=run)
     has_begun = any(one.phase is Phase.DONE for one in receipt.outcomes)
     if receipt.stopped and has_begun:  # a part of it proves nothing
         reason = f"{receipt.stopped} stopped it before all was made"
-        return receipt, come_back(_again_seen(session, writer), writer, _again(writer), reason, on_progress)
+        return receipt, come_back(_again_seen(session, writer), writer, _read_trial_again(writer), reason, on_progress)
     return receipt, settle(session, writer, record, receipt)
 
 
 def require_confirmable(session: Session, reader: Reader, run_id: str | None) -> TrialRun | None:
     """The run on trial, that can be confirmed now and from here. None where the one that is named is not on trial (any
-    more) and stands. Raises Refused with what is in the way.
+    more) and is. Raises Refused with what is in the way.
     """
     trial = read_trial(reader)
     if trial is None or (run_id and not trial.run.startswith(run_id)):
@@ -258,7 +258,7 @@ def require_confirmable(session: Session, reader: Reader, run_id: str | None) ->
             f"run {trial.run} has not come to its end: there is nothing to confirm",
             hint=f"wait for it; of one that was cut off: sudo hosttune undo {quote(trial.run)} --yes",
         )
-    if trial.state is TrialState.LIVE and (reason := refusal(read_login(reader), trial.record.made_s)):
+    if trial.state is TrialState.LIVE and (reason := why_not_proof(read_login(reader), trial.record.made_s)):
         way_out = "log in anew by ssh, beside this one, and type it there; a text console of this machine does as well"
         raise Refused(reason, hint=way_out)
     return trial
@@ -285,7 +285,7 @@ def _require_standing(session: Session, run_id: str | None) -> None:
 
 
 def settle(session: Session, writer: Writer, record: TrialRecord, receipt: Receipt) -> TrialRun | TrialEnd:
-    """The run has come to its end: from now on its time counts, and it can be confirmed. Where nothing of it stands,
+    """The run has come to its end: from now on its time counts, and it can be confirmed. Where nothing of it is,
     nothing is on trial.
     """
     is_begun = any(one.phase is Phase.DONE for one in receipt.outcomes)
@@ -306,7 +306,7 @@ def settle(session: Session, writer: Writer, record: TrialRecord, receipt: Recei
             TrialState.NEXT_BOOT, "boot on trial cannot be asked for"
         )  # fmt: skip
         return come_back(session, writer, TrialRun(made, state), f"the {what}: {error.message}")
-    trial = _again(writer)
+    trial = _read_trial_again(writer)
     trial_clock.announce(writer, on_trial_text(trial))
     show_at_login(writer, trial_clock.MOTD, on_trial_text(trial))
     return trial
@@ -320,13 +320,13 @@ def _start_time(writer: Writer, record: TrialRecord) -> None:
 
 def _ask_for_boot(session: Session, writer: Writer, record: TrialRecord) -> None:
     """The next boot is the one that counts."""
-    entry = _entry(session, writer, record)
+    entry = _find_boot_entry(session, writer, record)
     trial_guard.mark(writer, "settled")
     if entry is not None:
         one_shot.arm_entry(writer, entry, record.run, record.arguments, record.dropped)
 
 
-def _entry(session: Session, reader: Reader, record: TrialRecord) -> BootEntry | None:
+def _find_boot_entry(session: Session, reader: Reader, record: TrialRecord) -> BootEntry | None:
     """What GRUB is asked for at the next boot; None where it is not asked. Raises Refused where it cannot be."""
     if not record.postponed:
         return None
@@ -341,7 +341,7 @@ def _again_seen(session: Session, writer: Writer) -> Session:
     return replace(session, journal=read_journal(writer), facts=Facts(writer, session.facts.asked), reader=writer)
 
 
-def _again(reader: Reader) -> TrialRun:
+def _read_trial_again(reader: Reader) -> TrialRun:
     trial = read_trial(reader)
     if trial is None:
         raise Refused("the trial is gone: somebody has removed its folder", hint="look at: hosttune history")
@@ -365,7 +365,7 @@ def _on_trial_text(trial: TrialRun) -> str:
     return f"run {trial.run} {run_text(trial.state.value)}" + (f": {trial.reason}" if trial.reason else "")
 
 
-def lost(session: Session, trial: TrialRun, *, smi_s: float = FIRST_SMI_S) -> tuple[Loss, ...]:
+def look_for_losses(session: Session, trial: TrialRun, *, smi_s: float = FIRST_SMI_S) -> tuple[Loss, ...]:
     """What this host has lost since before the run, and what of the run is not in force. `smi_s`: how long nvidia-smi
     may take to answer. Raises Refused where it is not known what was before.
     """
@@ -384,7 +384,7 @@ def lost(session: Session, trial: TrialRun, *, smi_s: float = FIRST_SMI_S) -> tu
     after = read_standing(session, before, smi_s=smi_s)
     arguments = (record.arguments, record.dropped) if is_boot else ((), ())
     planned = read_planned(session, made, *arguments)
-    return losses(before, replace(after, signs=(*after.signs, *planned)))
+    return find_losses(before, replace(after, signs=(*after.signs, *planned)))
 
 
 def still_coming_up(trial: TrialRun, reader: Reader) -> str:
@@ -399,7 +399,7 @@ def still_coming_up(trial: TrialRun, reader: Reader) -> str:
 
 
 def _is_looked_at(change: Change, *, is_boot: bool) -> bool:
-    """Whether it is to be in force: a boot takes away what lies in /run, and brings what waited for it."""
+    """Whether it is to be in force: a boot takes away what is in /run, and brings what waited for it."""
     return not change.address.name.startswith("/run/") if is_boot else change.activation is not Activation.REBOOT
 
 
@@ -412,18 +412,18 @@ def confirm(
     """
     record = trial.record
     if trial.state is TrialState.LIVE and record.has_boot:
-        if blockers := _blockers(session, writer):
+        if blockers := _list_blockers(session, writer):
             raise Refused(
                 f"no boot before this is solved: {'; '.join(blockers)}",
                 hint="solve that and confirm again, or undo the run",
             )
-        _entry(session, writer, record)  # refused here, it is still on trial live
+        _find_boot_entry(session, writer, record)  # refused here, it is still on trial live
         try:
             _ask_for_boot(session, writer, record)
         except HosttuneError as error:
             return come_back(session, writer, trial, f"the boot on trial cannot be asked for: {error.message}")
         trial_clock.stop(writer, record.run)
-        trial = _again(writer)
+        trial = _read_trial_again(writer)
         trial_clock.announce(writer, on_trial_text(trial))
         show_at_login(writer, trial_clock.MOTD, on_trial_text(trial))
         return TrialEnd(trial, TrialState.NEXT_BOOT)
@@ -432,7 +432,7 @@ def confirm(
     return _keep(session, writer, trial, on_progress, who)
 
 
-def _blockers(session: Session, reader: Reader) -> tuple[str, ...]:
+def _list_blockers(session: Session, reader: Reader) -> tuple[str, ...]:
     """What the next boot would fail by, as the host is now."""
     return reboot_obstacles(faults_of(session, reader))
 
@@ -494,20 +494,20 @@ def come_back(
         receipt = undo(session, writer, planned, on_progress=on_progress, who=who, given_up=given_up)
         require_whole(receipt)
     except HosttuneError as error:
-        return _failed(writer, trial, f"{reason}; {error.message}", None)
+        return _fail_trial(writer, trial, f"{reason}; {error.message}", None)
     if receipt.failed or not receipt.verified:
         first = (
             f"{describe_place(receipt.failed[0].change.address)}: {receipt.failed[0].error}"
             if receipt.failed
             else "not verified"
         )
-        return _failed(writer, trial, f"{reason}; {first}", receipt)
+        return _fail_trial(writer, trial, f"{reason}; {first}", receipt)
     is_whole = not planned.plan.findings and not receipt.waiting and trial.state is not TrialState.IN_PART
     state = TrialState.CAME_BACK if is_whole else TrialState.IN_PART
     needs = _needs_reboot(writer, trial, receipt)
-    if needs and may_reboot and (blockers := _blockers(session, writer)):
+    if needs and may_reboot and (blockers := _list_blockers(session, writer)):
         needs, may_reboot = f"{needs}, and no reboot before this is solved: {'; '.join(blockers)}", False
-    busy = _work(Facts(writer, session.facts.asked)) if needs and may_reboot else ()
+    busy = _list_gpu_work(Facts(writer, session.facts.asked)) if needs and may_reboot else ()
     told = f"run {trial.run} {run_text(state.value)}: {reason}"
     if busy:
         trial_clock.reboot_when_idle(writer, trial.run)  # before the mark: what fails here is tried again
@@ -528,8 +528,8 @@ def come_back(
     return TrialEnd(trial, state, reason, receipt, needs)
 
 
-def _work(facts: Facts) -> tuple[str, ...]:
-    """What runs on the GPUs. What cannot be told is none here: a host that nobody reaches has to come back."""
+def _list_gpu_work(facts: Facts) -> tuple[str, ...]:
+    """What runs on the GPUs. What cannot be told is none here: a host that no one reaches has to come back."""
     try:
         return facts.work.evidence if facts.work.is_gpu_busy else ()
     except UnknownFact:
@@ -547,7 +547,7 @@ def _needs_reboot(reader: Reader, trial: TrialRun, receipt: Receipt) -> str:
     return "it is in force after a reboot" if is_entry or receipt.reboot_reasons else ""
 
 
-def _failed(writer: Writer, trial: TrialRun, reason: str, receipt: Receipt | None) -> TrialEnd:
+def _fail_trial(writer: Writer, trial: TrialRun, reason: str, receipt: Receipt | None) -> TrialEnd:
     """Nothing is tried again by itself: the marks say so, and stay."""
     with suppress(HosttuneError):
         writer.append(trial_guard.LOG, f"{clean(f'rollback failed: {reason}')}\n".encode())
@@ -587,7 +587,7 @@ def begin_to_take_back(writer: Writer, trial: TrialRun) -> None:
 
 
 def taken_back(writer: Writer, trial: TrialRun) -> None:
-    """Somebody has undone the run: nothing is on trial any more."""
+    """Someone has undone the run: nothing is on trial any more."""
     trial_guard.mark(writer, "returned")
     _disarm(writer, trial.record)
     trial_clock.announce(writer, clean(f"run {trial.run} was undone, and is no longer on trial"))

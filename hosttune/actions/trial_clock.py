@@ -32,7 +32,7 @@ def name_of(run_id: str, what: str = "deadline") -> str:
     return f"hosttune-trial-{run_id}-{what}"
 
 
-def missing(reader: Reader) -> str:
+def why_not_timer(reader: Reader) -> str:
     """Why no timer can be set here, as a sentence; empty where one can."""
     if reader.persistent_only:
         return OF_AN_IMAGE

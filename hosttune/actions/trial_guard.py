@@ -1,16 +1,16 @@
-"""The guard of a trial: takes changes for the next boot back where nobody confirms them, also where that boot stops.
+"""The guard of a trial: takes changes for the next boot back where no one confirms them, also where that boot stops.
 
 A script of POSIX sh and units of systemd, written before the first change and removed when the trial ends. Everything
-lies in /etc, which is on the root file system; what is put back are bytes that were kept beforehand, and only where
+is in /etc, which is on the root file system; what is put back are bytes that were kept beforehand, and only where
 the file holds what hosttune wrote. The units are named in drop-ins of the targets that want them, so the next boot
-reads them and nothing has to be reloaded now. What happens in which boot stands in `templates/come-back.sh`.
+reads them and nothing has to be reloaded now. What happens in which boot is in `templates/come-back.sh`.
 
 `FOLDER` holds the script (`run`), the list of files (`set`: number, mode, owner, path), `NNN.old` and `NNN.new` (none
 where there is no file), `sums`, `log`, `monitors` (names of root's processes that hold a GPU and do no work there),
 `last` (how long the reboot waits for work on the GPUs, in seconds), `room`, which goes first so that a return has place
 on a full disk, and marks, which only come, and hold the id of the boot that made them:
 
-    armed      the guard stands; nothing was changed yet
+    armed      the guard is; nothing was changed yet
     settled    what is in force at once is confirmed, or there is nothing of that: the next boot is the one on trial
     trying     this boot is it
     ending     a person or the deadline takes it back: what is cut off then is finished by the next boot
@@ -23,7 +23,7 @@ the return cannot both come about.
 
 The order in which a trial begins: `arm`, the changes, `settled`, `one_shot.arm_entry`. How it is confirmed: the mark,
 `one_shot.disarm_entry`, `disarm`. How it is taken back: `ending`, `one_shot.disarm_entry`, the changes, `returned`,
-`disarm`. So at no instant a boot on trial is asked for that nobody watches.
+`disarm`. So at no instant a boot on trial is asked for that no one watches.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from hosttune.engine.trial_terms import LAST_S
 from hosttune.errors import Conflict, HosttuneError, Refused
 from hosttune.facts.base import UnknownFact
-from hosttune.facts.reading import if_absent, line, names_in, require_known
+from hosttune.facts.reading import if_absent, names_in, read_line, require_known
 from hosttune.facts.work import NOT_WORK
 from hosttune.frozen import frozen
 from hosttune.host.door import Completed, Space, Stat
 from hosttune.host.known.file_systems import NOT_LASTING_ROOT
 from hosttune.host.known.unit_folders import ADMIN
-from hosttune.host.mountinfo import holding
+from hosttune.host.mountinfo import find_holding
 from hosttune.host.overlay import MOUNTINFO, Overlay
 from hosttune.regex import regex
 from hosttune.rendering import render
@@ -114,13 +114,13 @@ def kept_files(reader: Reader, changes: Iterable[Change]) -> tuple[KeptFile, ...
             paths[overlay.canonical(posixpath.normpath(path))] = path
     found = []
     for place, path in paths.items():
-        before, after = (_file(one, path) for one in (reader, overlay))
+        before, after = (_read_file(one, path) for one in (reader, overlay))
         if before != after:
             found.append(KeptFile(place, before, after))
     return tuple(found)
 
 
-def _file(reader: Reader, path: str) -> FileValue | Absent:
+def _read_file(reader: Reader, path: str) -> FileValue | Absent:
     value: Value = FileAddress().read(reader, path)
     if isinstance(value, FileValue) or value is ABSENT:
         return value
@@ -130,12 +130,12 @@ def _file(reader: Reader, path: str) -> FileValue | Absent:
 def check_armable(reader: Reader, facts: Facts, files: Sequence[KeptFile]) -> tuple[str, ...]:
     """Why these files cannot be guarded over a boot of this host: a sentence each; empty where they can."""
     try:
-        return tuple(_obstacles(reader, facts, files))
+        return tuple(_list_obstacles(reader, facts, files))
     except UnknownFact as unknown:
         return (f"it is unknown whether this host can roll back: {unknown.reason}",)
 
 
-def _obstacles(reader: Reader, facts: Facts, files: Sequence[KeptFile]) -> Iterable[str]:
+def _list_obstacles(reader: Reader, facts: Facts, files: Sequence[KeptFile]) -> Iterable[str]:
     if reader.persistent_only:
         yield OF_AN_IMAGE
         return
@@ -146,13 +146,13 @@ def _obstacles(reader: Reader, facts: Facts, files: Sequence[KeptFile]) -> Itera
         yield "this is a container or has no systemd: nothing of hosttune's would run in its next start"
         return
     table = require_known(reader.read(MOUNTINFO), MOUNTINFO)
-    root = holding(table, "/")
+    root = find_holding(table, "/")
     if root is None or root.fstype in NOT_LASTING_ROOT or root.is_read_only:
         what = "not told" if root is None else f"read-only {root.fstype}" if root.is_read_only else root.fstype
         yield f"the root file system ({what}) does not keep what is written now, or not where an early boot finds it"
         return
     for path in (FOLDER, ADMIN, *(one.path for one in files)):
-        mount = holding(table, path)
+        mount = find_holding(table, path)
         if mount is not None and mount.target != "/":
             yield f"{path} lies on {mount.target}, which may not be mounted where a boot stops"
         if _ODD.search(path):
@@ -166,10 +166,10 @@ def _obstacles(reader: Reader, facts: Facts, files: Sequence[KeptFile]) -> Itera
             yield f"{path} is there and is not hosttune's"
     if reader.link(f"{ADMIN}/emergency.service") == "/dev/null":
         yield "emergency.service is masked, so nothing can act where a boot stops"
-    yield from _room(reader, files)
+    yield from _check_room(reader, files)
 
 
-def _room(reader: Reader, files: Sequence[KeptFile]) -> Iterable[str]:
+def _check_room(reader: Reader, files: Sequence[KeptFile]) -> Iterable[str]:
     needed = _SPARE_BYTES + 3 * sum(
         len(value.content) for one in files for value in (one.before, one.after) if isinstance(value, FileValue)
     )
@@ -198,7 +198,7 @@ def arm(
     within_s: how long the boot on trial waits for a confirmation, in seconds of monotonic time. has_one_shot: the boot
     on trial is that of the entry that `one_shot.arm_entry` makes next, so any other one counts as failed. check: the
     command (argv) that compares the boot on trial with before and may confirm it. come_back: the command that takes all
-    back where nobody confirmed and the boot is through; status 0: it has. Where it fails, or there is none, the script
+    back where no one confirmed and the boot is through; status 0: it has. Where it fails, or there is none, the script
     does.
 
     Raises Refused; then there is nothing of the guard left, or nothing of it is armed.
@@ -245,7 +245,7 @@ def _write_folder(
             if isinstance(value, FileValue):
                 kept[f"{name}.{suffix}"] = value.content
     kept["set"] = "".join(rows).encode()
-    kept["run"] = _template("come-back.sh").encode()
+    kept["run"] = _read_template("come-back.sh").encode()
     if has_one_shot:
         kept["oneshot"] = f"{run_id}\n".encode()
     kept["last"] = f"{LAST_S}\n".encode()
@@ -267,11 +267,11 @@ def free_room(writer: Writer) -> None:
 def unit_texts(within_s: int) -> tuple[tuple[str, str], ...]:
     """(path, text) of the units, in the order in which they are written."""
     timed = tuple((path, render(f"{posixpath.basename(path)}.j2", within_s=within_s)) for path in _TIMED)
-    plain = tuple((path, _template(name)) for path, name in _PLAIN)
+    plain = tuple((path, _read_template(name)) for path, name in _PLAIN)
     return (*plain, *timed, *((path, _WANTS.format(units)) for path, units in _WANTED))
 
 
-def _template(name: str) -> str:
+def _read_template(name: str) -> str:
     text = template_text(name)
     if text is None:
         raise Refused(f"the template {name} is missing", hint="install hosttune again")
@@ -286,12 +286,12 @@ def _prove(writer: Writer) -> None:
         raise Refused(f"the guard does not run on this host: {said}")
 
 
-def marks(reader: Reader) -> frozenset[Mark]:
+def read_marks(reader: Reader) -> frozenset[Mark]:
     """The marks that are there. Raises UnknownFact where the folder cannot be read."""
     names = frozenset(names_in(reader, FOLDER))
     found: set[Mark] = {mark for mark in MARKS if mark in names}
     if "decided" in names:
-        word = if_absent(line(reader, _DECIDED), "")
+        word = if_absent(read_line(reader, _DECIDED), "")
         found.add("confirmed" if word == _DECIDES["confirmed"] else "ending")
     return frozenset(found)
 
@@ -330,7 +330,7 @@ def boot_of(reader: Reader, name: Mark) -> str:
 
 
 def _boot(reader: Reader) -> str:
-    return require_known(line(reader, _BOOT_ID), _BOOT_ID)
+    return require_known(read_line(reader, _BOOT_ID), _BOOT_ID)
 
 
 def disarm(writer: Writer) -> None:

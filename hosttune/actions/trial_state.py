@@ -1,7 +1,7 @@
 """Whether a run is on trial, and how far it has come: from marks in a folder and the kernel's own clock.
 
 `FOLDER` of `trial_guard` holds `trial.json`, a `TrialRecord`, and the marks, which only come. Which boot is running is
-told by its id, how much time is left by /proc/uptime: no clock that somebody can set is ever compared. Sources:
+told by its id, how much time is left by /proc/uptime: no clock that someone can set is ever compared. Sources:
 proc_uptime(5), random(4), systemd.timer(5).
 """
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.actions import trial_clock, trial_guard
 from hosttune.actions.journal import boot_id
-from hosttune.codec import document, dumps, read_document
+from hosttune.codec import dump_json, make_document, read_document
 from hosttune.errors import Refused
 from hosttune.facts.base import UnknownFact
 from hosttune.frozen import frozen
@@ -35,7 +35,7 @@ _UPTIME = regex(rb"([0-9]+\.[0-9]+) ")
 
 
 class TrialState(Word):
-    """Where a run on trial stands."""
+    """Where a run on trial is."""
 
     LIVE = "on trial: live"  # it changes what is in force now; a reboot before the confirmation takes it back
     NEXT_BOOT = "on trial: next boot"  # the next boot is the one that counts, whoever asks for it
@@ -100,7 +100,7 @@ class TrialRun:
 
 
 def state_of(marks: Collection[Mark], *, is_armed_boot: bool, is_tried_boot: bool, has_live: bool = True) -> TrialState:
-    """Where a run stands by its marks. is_armed_boot: this boot is the one that armed it; is_tried_boot: it is the one
+    """Where a run is by its marks. is_armed_boot: this boot is the one that armed it; is_tried_boot: it is the one
     that the guard has marked as the trial.
     """
     if "confirmed" in marks:
@@ -132,7 +132,7 @@ def read_trial(reader: Reader) -> TrialRun | None:
     if isinstance(content, Unreadable):
         raise UnknownFact(content.reason)
     record = _record_of(content)
-    marks = trial_guard.marks(reader)
+    marks = trial_guard.read_marks(reader)
     here = boot_id(reader)
     state = state_of(
         marks,
@@ -144,7 +144,9 @@ def read_trial(reader: Reader) -> TrialRun | None:
     is_made = state is not TrialState.LIVE or record.made_s > 0
     if left_s is not None and left_s < -_LATE_S and not _is_at_work(reader, record, state):
         state, left_s = TrialState.OVERDUE, None  # as on a full disk, where no mark could be made
-    return TrialRun(record, state, max(0.0, left_s) if left_s is not None and is_made else None, _reason(reader, state))
+    return TrialRun(
+        record, state, max(0.0, left_s) if left_s is not None and is_made else None, _read_reason(reader, state)
+    )
 
 
 def _is_at_work(reader: Reader, record: TrialRecord, state: TrialState) -> bool:
@@ -160,7 +162,7 @@ def _is_at_work(reader: Reader, record: TrialRecord, state: TrialState) -> bool:
 
 
 def is_left_over(reader: Reader) -> bool:
-    """Whether something lies there of a trial that never began, or whose end was cut off."""
+    """Whether something is there of a trial that never began, or whose end was cut off."""
     return isinstance(reader.list(trial_guard.FOLDER), tuple)
 
 
@@ -175,7 +177,7 @@ def uptime_s(reader: Reader) -> float:
 
 def record_text(record: TrialRecord) -> bytes:
     """The content of trial.json."""
-    return dumps(document(record)).encode()
+    return dump_json(make_document(record)).encode()
 
 
 def _record_of(content: bytes) -> TrialRecord:
@@ -192,14 +194,14 @@ def _left_s(reader: Reader, record: TrialRecord, state: TrialState) -> float | N
 
 
 def _boot_timer_s(reader: Reader) -> float:
-    """When the timer of the boot on trial began, in seconds of the kernel's clock; 0 where nobody tells."""
+    """When the timer of the boot on trial began, in seconds of the kernel's clock; 0 where no one tells."""
     timer = "hosttune-trial-deadline.timer"
     answer = reader.query(("systemctl", "show", "--property=ActiveEnterTimestampMonotonic", "--value", timer))
     told = answer.text.strip() if isinstance(answer, Completed) and answer.status == 0 else ""
     return parse_digits(told, 0) / 1e6
 
 
-def _reason(reader: Reader, state: TrialState) -> str:
+def _read_reason(reader: Reader, state: TrialState) -> str:
     """Why it came back: the first thing that the guard, or hosttune, said then. A power cut may have left zeros where
     its line was not on the disk yet.
     """

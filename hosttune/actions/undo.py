@@ -1,4 +1,4 @@
-"""The way back: a run or a rule is undone by a plan of its own, shown first, never over somebody else's later edit."""
+"""The way back: a run or a rule is undone by a plan of its own, shown first, never over someone else's later edit."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from hosttune.actions.examine import faults_of
 from hosttune.actions.journal import JournalWriter
 from hosttune.actions.journal_lines import JournalStep, Run, StepId
 from hosttune.actions.receipts import keep_receipt
-from hosttune.engine.plan import digest, guarded
-from hosttune.engine.policy import nearest
+from hosttune.engine.plan import digest, guard_changes
+from hosttune.engine.policy import suggest_nearest
 from hosttune.errors import HosttuneError
 from hosttune.frozen import frozen
 from hosttune.host import stopping
 from hosttune.host.overlay import Overlay
-from hosttune.resources import describe_place, kind_of, place
-from hosttune.resources.base import inverted
+from hosttune.resources import describe_place, kind_of, locate_address
+from hosttune.resources.base import invert_change
 from hosttune.values import (
     ABSENT,
     Disturbs,
@@ -90,14 +90,14 @@ def plan_undo(
     """The plan that takes back what one intention began (by default the last that left something; of a run that is
     named, with the runs that went on with it), or all that a rule did.
 
-    It is empty where nothing of them is in force any more. is_return: the host goes back by itself, and nobody can be
-    asked: what the kernel holds is taken back also where somebody has edited a file that came after it.
+    It is empty where nothing of them is in force any more. is_return: the host goes back by itself, and no one can be
+    asked: what the kernel holds is taken back also where someone has edited a file that came after it.
 
-    Raises HosttuneError for a run or a rule that nobody knows, and where it is not known what is in force.
+    Raises HosttuneError for a run or a rule that no one knows, and where it is not known what is in force.
     """
     journal = session.journal
     journal.require_known()
-    steps = _chosen(journal, run_id, _names(rule, session) if rule else set())
+    steps = _choose_steps(journal, run_id, _list_names_of_rule(rule, session) if rule else set())
     overlay = Overlay(session.reader)  # each step is looked at, and tried, as the ones after it leave the host
     stuck = _built_upon(steps, journal)  # rule -> why it is left
     edited: dict[str, Hold] = {}  # the same, of what the kernel holds not
@@ -106,7 +106,7 @@ def plan_undo(
         held = stuck.get(step.change.rule)
         if not kind_of(step.change.address).is_live:
             held = held or edited.get(step.change.rule)
-        answer = _refused(step, held) if held else _return(step, steps, journal, overlay)
+        answer = _make_refused_finding(step, held) if held else _return(step, steps, journal, overlay)
         if isinstance(answer, Return) and not answer.on_paper:
             answer = _beside_work(answer, step, session)
         if isinstance(answer, Return):
@@ -129,11 +129,15 @@ def plan_undo(
     )
     rules = tuple(sorted({step.change.rule for step in steps}))
     runs = tuple(dict.fromkeys(step.id.run for step in steps))
-    stays = () if rule else _stays(journal, {step.id for step in steps}, journal.run(run_id) if run_id else None)
+    stays = (
+        ()
+        if rule
+        else _list_still_in_force(journal, {step.id for step in steps}, journal.run(run_id) if run_id else None)
+    )
     return UndoPlan(plan, tuple(returns), rules, runs, stays)
 
 
-def _stays(journal: Journal, chosen: set[StepId], named: Run | None) -> tuple[StillInForce, ...]:
+def _list_still_in_force(journal: Journal, chosen: set[StepId], named: Run | None) -> tuple[StillInForce, ...]:
     """What is not chosen, by the intention that it is part of. Of a run that was named only its own matters: the others
     were not meant.
     """
@@ -146,19 +150,22 @@ def _stays(journal: Journal, chosen: set[StepId], named: Run | None) -> tuple[St
     return tuple(StillInForce(some[0], len(some)) for some in reversed(found.values()))
 
 
-def _names(rule: str, session: Session) -> set[str]:
+def _list_names_of_rule(rule: str, session: Session) -> set[str]:
     """The names under which the journal may hold this rule. One that is gone from the rules is known by its steps."""
     catalog = session.catalog
     current = catalog.current(rule)
     names = {rule, current, *catalog.former(current)}
     booked = {step.change.rule for run in session.journal.runs for step in run.steps}
     if current not in catalog.rules and not names & booked:
-        hint = nearest(rule, {*catalog.rules, *booked}) or "list what was done, with its rules: hosttune history -v"
+        hint = (
+            suggest_nearest(rule, {*catalog.rules, *booked})
+            or "list what was done, with its rules: hosttune history -v"
+        )
         raise HosttuneError(f"no rule is called {rule}, and none of this name did anything here", hint=hint)
     return names
 
 
-def _chosen(journal: Journal, run_id: str | None, rules: set[str]) -> tuple[JournalStep, ...]:
+def _choose_steps(journal: Journal, run_id: str | None, rules: set[str]) -> tuple[JournalStep, ...]:
     steps = journal.in_force
     if run_id:
         wanted = {run.id for run in journal.parts_from(journal.run(run_id))}
@@ -182,7 +189,7 @@ def _built_upon(steps: tuple[JournalStep, ...], journal: Journal) -> dict[str, H
         address = step.change.address
         for later in journal.after(step):
             other = later.change.address
-            if later.id not in chosen and other != address and place(other) == place(address):
+            if later.id not in chosen and other != address and locate_address(other) == locate_address(address):
                 detail = f"run {later.id.run} has changed {other} since; undo that one first"
                 found[step.change.rule] = Hold(HoldKind.REFUSED, detail)
     return found
@@ -193,8 +200,8 @@ def _beside_work(answer: Return, step: JournalStep, session: Session) -> Return 
     back = kind_of(answer.change.address).as_of_now(answer.change, session.facts)
     if back.disturbs is not Disturbs.GPU_WORK:
         return answer
-    (change,), busy = guarded((back,), session.facts, may_break=session.policy.break_work)
-    return _refused(step, busy) if busy else replace(answer, change=change)
+    (change,), busy = guard_changes((back,), session.facts, may_break=session.policy.break_work)
+    return _make_refused_finding(step, busy) if busy else replace(answer, change=change)
 
 
 def _return(
@@ -202,25 +209,27 @@ def _return(
 ) -> Return | Finding:
     change = step.change
     chosen = {one.id for one in together}
-    value = original(step, journal)
+    value = find_original(step, journal)
     if any(one.id not in chosen and one.change.address == change.address for one in journal.after(step)):
-        return Return(step.id, _back(change, change.after, value), on_paper=True)
+        return Return(step.id, _make_return_change(change, change.after, value), on_paper=True)
     kind = kind_of(change.address)
     present = kind.read(overlay, change.address.name)
     if isinstance(present, Unreadable):
-        return _refused(step, Hold(HoldKind.REFUSED, present.reason))
+        return _make_refused_finding(step, Hold(HoldKind.REFUSED, present.reason))
     is_gone = present is ABSENT and kind.is_live
     if is_gone or kind.same(present, value):
-        return Return(step.id, _back(change, present, value), on_paper=True)
+        return Return(step.id, _make_return_change(change, present, value), on_paper=True)
     if change.reversible.startswith("no") or kind.invert(change) is None:
-        return _refused(step, Hold(HoldKind.REFUSED, f"it cannot be undone: {change.reversible}"))
+        return _make_refused_finding(step, Hold(HoldKind.REFUSED, f"it cannot be undone: {change.reversible}"))
     if not kind.same(present, change.after) and not _is_between(step, present, value, journal):
-        return _refused(step, Hold(HoldKind.EDITED, f"{describe_place(change.address)} since run {step.id.run}"))
+        return _make_refused_finding(
+            step, Hold(HoldKind.EDITED, f"{describe_place(change.address)} since run {step.id.run}")
+        )
     try:
-        back = kind.way_back(overlay, _back(change, present, value))
+        back = kind.way_back(overlay, _make_return_change(change, present, value))
         kind.write(overlay, back)
     except HosttuneError as error:
-        return _refused(step, Hold(HoldKind.REFUSED, error.message))
+        return _make_refused_finding(step, Hold(HoldKind.REFUSED, error.message))
     return Return(step.id, back)
 
 
@@ -234,7 +243,7 @@ def _is_between(step: JournalStep, present: Value, value: Value, journal: Journa
     return was_half and kind_of(made.address).is_between(present, made)
 
 
-def original(step: JournalStep, journal: Journal) -> Value:
+def find_original(step: JournalStep, journal: Journal) -> Value:
     """The value to return to. Where it was left by an earlier step that has been undone on paper meanwhile, it is
     that step's own.
     """
@@ -247,18 +256,18 @@ def original(step: JournalStep, journal: Journal) -> Value:
         if undone is not None and not undone.superseded:
             continue
         if undone is None or not kind.same(one.change.after, value):
-            break  # somebody else had set the value since
+            break  # someone else had set the value since
         value = one.change.before
     return value
 
 
-def _back(change: Change, present: Value, value: Value) -> Change:
+def _make_return_change(change: Change, present: Value, value: Value) -> Change:
     """The change from what is there now to the value to return to."""
     made = replace(change, before=value, after=present)
-    return kind_of(change.address).invert(made) or inverted(made)
+    return kind_of(change.address).invert(made) or invert_change(made)
 
 
-def _refused(step: JournalStep, hold: Hold) -> Finding:
+def _make_refused_finding(step: JournalStep, hold: Hold) -> Finding:
     address = step.change.address
     todo = f"look at {address.name}; remove it or put it back by hand, then undo again"
     return Finding(step.change.rule, str(address), Verdict.DIFFERS, hold, "is left as it is", todo=todo)
@@ -288,12 +297,14 @@ def undo(
     run = replace(run, planned=planned, part_of=session.journal.goes_on_with(run, planned))
     with stopping.between_changes():
         recorder = JournalWriter.start(writer, run)
-        receipt = _taken(session, Execution(writer, recorder, on_progress), undo_plan, given_up or {})
+        receipt = _take_plan_back(session, Execution(writer, recorder, on_progress), undo_plan, given_up or {})
     keep_receipt(writer, receipt)
     return receipt
 
 
-def _taken(session: Session, execution: Execution, undo_plan: UndoPlan, given_up: Mapping[Change, str]) -> Receipt:
+def _take_plan_back(
+    session: Session, execution: Execution, undo_plan: UndoPlan, given_up: Mapping[Change, str]
+) -> Receipt:
     """Take back what the plan says until a signal asks to stop, and return what became of it."""
     writer, recorder = execution.writer, execution.recorder
     runs = ", ".join(dict.fromkeys(one.step.run for one in reversed(undo_plan.returns)))
@@ -301,10 +312,10 @@ def _taken(session: Session, execution: Execution, undo_plan: UndoPlan, given_up
     made: list[Change] = []
     stuck: set[str] = set()
     for change, reason in given_up.items():
-        recorder.failed(recorder.intent(change), reason)
+        recorder.record_failure(recorder.intent(change), reason)
     left: tuple[Change, ...] = ()
     for number, one in enumerate(undo_plan.returns):
-        if stopping.asked():
+        if stopping.get_signal():
             left = tuple(other.change for other in undo_plan.returns[number:])
             break
         if one.change.rule in stuck:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hosttune.actions.journal import JournalWriter, goes_on_with, way_out
-from hosttune.engine.plan import unannounced
+from hosttune.engine.plan import list_unannounced
 from hosttune.errors import HosttuneError, Refused
 from hosttune.facts import Facts
 from hosttune.facts.base import UnknownFact
@@ -25,7 +25,7 @@ from hosttune.resources.packages.package_set import (
     describe_repair,
     half_of,
     names_of,
-    versions,
+    parse_versions,
     was_interrupted,
 )
 from hosttune.values import Action, Finding, Hold, HoldKind, Outcome, Phase, Unreadable, Verdict
@@ -56,7 +56,7 @@ class Half:
 
 
 def find_half_done(journal: Journal, reader: Reader) -> tuple[Half, ...]:
-    """The sets that stand between what they were and what a run was to make of them, oldest first. Where somebody has
+    """The sets that stand between what they were and what a run was to make of them, oldest first. Where someone has
     installed another version since, the set is theirs. None where it is not known what is in force.
     """
     if journal.problem:
@@ -90,9 +90,9 @@ def find_unended(journal: Journal, reader: Reader, catalog: Catalog, selected: I
         if (rule := catalog.current(half.step.change.rule)) not in rules:
             continue
         present = _SET.read(reader, half.planned.address.name)
-        there, unfinished = versions(present), half_of(present)
-        wanted = versions(half.planned.after)
-        names = {*wanted, *versions(half.planned.before)}
+        there, unfinished = parse_versions(present), half_of(present)
+        wanted = parse_versions(half.planned.after)
+        names = {*wanted, *parse_versions(half.planned.before)}
         done = sum(there.get(name) == wanted.get(name) and name not in unfinished for name in names)
         run, what = half.step.id.run, "the way back" if half.is_undo else "the transaction"
         reason = f"{what} of run {run} stopped half-way: {done} of {len(names)} packages are as planned"
@@ -121,7 +121,7 @@ def resume(
         try:
             _wait_for_work(half.planned, writer, on_progress)
             on_progress(doing)
-            outcomes.append((_completed if goes_on else _mended)(half, writer, journal))
+            outcomes.append((_complete_half if goes_on else _repair_half)(half, writer, journal))
         except (HosttuneError, UnknownFact) as error:  # nothing was begun
             message, hint = (error.message, error.hint) if isinstance(error, HosttuneError) else (str(error), "")
             outcomes.append(Outcome(half.planned, Phase.FAILED, message, hint))
@@ -130,15 +130,15 @@ def resume(
 
 
 def _wait_for_work(planned: Change, writer: Writer, on_progress: Callable[[str], None]) -> None:
-    """Raises Refused where another package manager does not end, or GPU work would be disturbed that nobody named."""
+    """Raises Refused where another package manager does not end, or GPU work would be disturbed that no one named."""
     wait_for_apt(writer, on_progress)
     facts = Facts(writer)
-    if running := unannounced(_SET.as_of_now(planned, facts), facts):
+    if running := list_unannounced(_SET.as_of_now(planned, facts), facts):
         raise Refused(f"it would disturb what runs now: {'; '.join(running)}", hint="drain the host, then apply again")
 
 
-def _mended(half: Half, writer: Writer, journal: Journal) -> Outcome:
-    """Make whole what is not gone on with, and book where it stands then."""
+def _repair_half(half: Half, writer: Writer, journal: Journal) -> Outcome:
+    """Make whole what is not gone on with, and book where it is then."""
     step, name = half.step, half.planned.address.name
     found = _SET.read(writer, name)
     said = mend(writer, names_of(name))
@@ -147,7 +147,7 @@ def _mended(half: Half, writer: Writer, journal: Journal) -> Outcome:
     if _SET.same(present, half.planned.after):
         recorder.done(step.id, "", None if half.is_undo else half.planned)
     elif not isinstance(present, Unreadable):
-        book = recorder.failed if half.is_undo else recorder.done
+        book = recorder.record_failure if half.is_undo else recorder.done
         book(step.id, step.error or "stopped half-way", replace(half.planned, after=present))
     if is_half(half.planned, writer) or was_interrupted(writer):
         way_out = f"{goes_on_with(step.id, step.undoes)}; by hand: {describe_repair(writer)}"
@@ -158,7 +158,7 @@ def _mended(half: Half, writer: Writer, journal: Journal) -> Outcome:
     return Outcome(made, Phase.DONE)
 
 
-def _completed(half: Half, writer: Writer, journal: Journal) -> Outcome:
+def _complete_half(half: Half, writer: Writer, journal: Journal) -> Outcome:
     step, planned = half.step, half.planned
     recorder = JournalWriter.again(writer, journal.run(step.id.run))
     try:

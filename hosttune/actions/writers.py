@@ -43,14 +43,14 @@ def name_writers(findings: Iterable[Finding], reader: Reader, *, ask: bool = Fal
             known[path, asks] = writer_of(reader, path, ask=asks)
         return f"{found[0]} of {known[path, asks]}" if known[path, asks] else found[0]
 
-    def told(finding: Finding) -> Finding:
+    def describe_finding(finding: Finding) -> Finding:
         is_held = finding.hold.kind is HoldKind.OWNED  # such a finding has asked, too
         name = partial(of, asks=ask or is_held)
         evidence = tuple(_PLACE.sub(name, line) for line in finding.evidence)
         hold = replace(finding.hold, detail=_PLACE.sub(name, finding.hold.detail)) if is_held else finding.hold
         return replace(finding, evidence=evidence, hold=hold)
 
-    return tuple(told(finding) for finding in findings)
+    return tuple(describe_finding(finding) for finding in findings)
 
 
 def written_at(reader: Reader, path: str) -> str:

@@ -29,7 +29,7 @@ def find_missing(facts: Facts, operands: Iterable[str]) -> tuple[str, ...] | Non
         return None
 
 
-def lacks(facts: Facts, *operands: str) -> bool:
+def lacks_package(facts: Facts, *operands: str) -> bool:
     """Whether apt is known to lack one of them."""
     return bool(find_missing(facts, operands))
 
@@ -73,10 +73,10 @@ def _has_to_come(facts: Facts, operand: str) -> bool:
 
 def _with_note(way: str, operands: tuple[str, ...], missing: tuple[str, ...] | None) -> str:
     if missing is None:
-        return f"{way} (if apt has {_joined(operands)}, which is not known here)" if operands else way
+        return f"{way} (if apt has {_join_names(operands)}, which is not known here)" if operands else way
     lost = [one for one in operands if one in missing]
-    return f"{way} (no list of apt has {_joined(lost)}: sudo apt-get update, and look again)" if lost else way
+    return f"{way} (no list of apt has {_join_names(lost)}: sudo apt-get update, and look again)" if lost else way
 
 
-def _joined(names: Sequence[str]) -> str:
+def _join_names(names: Sequence[str]) -> str:
     return f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else "".join(names)

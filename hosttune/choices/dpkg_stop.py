@@ -16,9 +16,9 @@ from hosttune.choices.driver_states.mixed import stopped_by_mixture
 from hosttune.choices.next_kernel import (
     OF_KERNEL,
     are_headers_here,
-    commands,
     dkms_packages,
     error_of_build,
+    make_module_commands,
     packages_of_kernels,
     prebuilt_instead,
     removable_packages,
@@ -145,7 +145,7 @@ def bring_module(facts: Facts, stop: Stop, kernel: str) -> str:
     that bring it, or lets apt work again."""
     if is_brought_by_repair(facts, stop, kernel):
         return f"what solves `{stop.state}`, which brings the module too"
-    return f"what solves `{stop.state}`\n{commands(facts, kernel)}"
+    return f"what solves `{stop.state}`\n{make_module_commands(facts, kernel)}"
 
 
 def is_brought_by_repair(facts: Facts, stop: Stop, kernel: str) -> bool:
@@ -266,7 +266,7 @@ def _find_conflict(facts: Facts, broken: Sequence[Package]) -> Stop | None:
             # Packages of two branches exclude each other by their relations: those are an interrupted switch.
             is_other_naming = bool(mine.branch) != bool(parse_package(other).branch)
             if (is_other_naming or _is_same_firmware(facts, name, other)) and ":" not in other:
-                return _conflict(facts, name, other)
+                return _stop_for_conflict(facts, name, other)
     return None
 
 
@@ -286,13 +286,13 @@ def _firmware_version(facts: Facts, name: str) -> str:
     return upstream_of(facts.packages[name].version or _version_missed(facts, name))
 
 
-def _conflict(facts: Facts, coming: str, there: str) -> Stop:
+def _stop_for_conflict(facts: Facts, coming: str, there: str) -> Stop:
     """The one goes whose packaging the other packages of the driver do not have."""
     packages = facts.packages
     said = f"{coming} and {there} bring the same files: {facts.driver.half_way}"
     stays = packages[coming].version or _version_missed(facts, coming)
-    rest = Counter(_packaging(one.version) for one in facts.driver.packages if one.name not in (coming, there))
-    mine, theirs = rest[_packaging(stays)], rest[_packaging(packages[there].version)]
+    rest = Counter(_name_packaging(one.version) for one in facts.driver.packages if one.name not in (coming, there))
+    mine, theirs = rest[_name_packaging(stays)], rest[_name_packaging(packages[there].version)]
     is_needed = any(unmet_of(packages, one.name, {there}) for one in facts.driver.packages if one.status == "installed")
     if mine > theirs or (mine == theirs and not is_needed):
         go: tuple[str, ...] = (there,)
@@ -300,7 +300,7 @@ def _conflict(facts: Facts, coming: str, there: str) -> Stop:
         go = tuple(
             one.name
             for one in packages.broken
-            if is_driver_package(one.name) and _packaging(one.version) == _packaging(stays)
+            if is_driver_package(one.name) and _name_packaging(one.version) == _name_packaging(stays)
         )
     # Other packages can depend on it; what they lack then, `-f install` brings or removes.
     force = "--force-depends --force-remove-reinstreq" if coming in go else "--force-depends"
@@ -315,6 +315,6 @@ def _version_missed(facts: Facts, name: str) -> str:
     return next((one.version for one, clauses in missing if name in {first_of(clause)[0] for clause in clauses}), "")
 
 
-def _packaging(version: str) -> str:
+def _name_packaging(version: str) -> str:
     """What tells the archives apart: 0ubuntu0.24.04.1 is Ubuntu's revision, 1ubuntu1 NVIDIA's."""
     return version.rpartition("-")[2]

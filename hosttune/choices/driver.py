@@ -1,6 +1,6 @@
 """Which NVIDIA driver this host should have: keep the one that is there, install one, leave it alone, or refuse.
 
-A driver that is there keeps its branch: nobody's branch is switched because a newer one exists, unless the policy says
+A driver that is there keeps its branch: no one's branch is switched because a newer one exists, unless the policy says
 so. Where there is none, the choice is made from what Ubuntu offers for the GPUs on the PCI bus. `ubuntu-drivers` is
 asked only then, and where the GPUs need another driver than that: it is slow.
 """

@@ -20,12 +20,12 @@ from hosttune.choices.driver_states.told import (
     DriverState,
     Look,
     Told,
-    holds,
+    holds_state,
     is_node,
     said_by_log,
     vendor_of,
 )
-from hosttune.choices.drivers.bringer import guest, other_bringer
+from hosttune.choices.drivers.bringer import other_bringer, tell_of_guest
 from hosttune.choices.drivers.choice import CHANGES, DEFAULTS
 from hosttune.choices.drivers.decision import decide
 from hosttune.choices.drivers.nvidia_archive import tell_updates
@@ -33,7 +33,7 @@ from hosttune.choices.drivers.switches import POD_LOG, SERVICE
 from hosttune.choices.next_kernel import repair_of_host
 from hosttune.facts import Facts
 from hosttune.facts.apt_decisions import nvidia_of_other_system
-from hosttune.facts.base import Fact, UnknownFact, attempt, unread
+from hosttune.facts.base import Fact, UnknownFact, attempt, make_unread
 from hosttune.facts.gpu.driver import INSTALLER_LOG
 from hosttune.facts.kernel.kernel import is_of_proxmox
 from hosttune.frozen import frozen
@@ -68,8 +68,8 @@ def choose(facts: Facts, params: Mapping[str, Any]) -> DriverStates:
     of gpu-driver that the policy says, where they are known."""
     params = {**DEFAULTS, **params}
     if told := gpus.all_lost(facts):
-        return DriverStates((_state("GPU lost", told, facts, params, ()),))
-    elsewhere = attempt(_elsewhere, facts)
+        return DriverStates((_make_state("GPU lost", told, facts, params, ()),))
+    elsewhere = attempt(_make_elsewhere_state, facts)
     unknown: dict[str, list[str]] = {}
     looks: Mapping[str, Look] = _CONTAINED_STATES
     if isinstance(elsewhere, Unreadable):  # these states are the driver's own words, and hold in either case
@@ -80,7 +80,7 @@ def choose(facts: Facts, params: Mapping[str, Any]) -> DriverStates:
             return DriverStates((elsewhere,))
         present = attempt(lambda: facts.driver.is_present)
         if present is False:
-            return DriverStates((_absent(facts, params),))
+            return DriverStates((_make_absent_state(facts, params),))
         if isinstance(present, Unreadable):
             looks, unknown[present.reason] = _PROVEN_STATES, ["driver installed"]
         else:
@@ -89,17 +89,17 @@ def choose(facts: Facts, params: Mapping[str, Any]) -> DriverStates:
     for name, look in looks.items():
         try:
             if told := look(facts):
-                found.append(_state(name, told, facts, params, found))
+                found.append(_make_state(name, told, facts, params, found))
         except UnknownFact as missing:
             unknown.setdefault(missing.reason, []).append(name)
     if looks is _PROVEN_STATES and not found:
         raise UnknownFact(next(iter(unknown)))
     for reason, names in unknown.items():  # after what is known: one reason, one line
-        found.append(DriverState(f"whether: {', '.join(names)}", unread(reason), f"not known: {reason}", ""))
+        found.append(DriverState(f"whether: {', '.join(names)}", make_unread(reason), f"not known: {reason}", ""))
     found = _whole_first(found, facts)
     ranked = tuple(sorted(_boots_last(found), key=lambda state: not state.is_dead))  # in the order of STATES otherwise
     states = _with_apt(ranked, facts)
-    return DriverStates(states or (elsewhere if isinstance(elsewhere, DriverState) else _current(facts),))
+    return DriverStates(states or (elsewhere if isinstance(elsewhere, DriverState) else _make_current_state(facts),))
 
 
 def before_boot(facts: Facts) -> DriverState | None:
@@ -109,12 +109,12 @@ def before_boot(facts: Facts) -> DriverState | None:
     speaks against nothing.
     """
     mended = None
-    if not facts.driver.is_present or _elsewhere(facts):
+    if not facts.driver.is_present or _make_elsewhere_state(facts):
         return None
     looks = _own_states(facts)
     for name in (name for name in looks if name in _BOOT):
-        if holds(looks[name], facts) and (told := looks[name](facts)):
-            state = _state(name, told, facts, DEFAULTS, ())
+        if holds_state(looks[name], facts) and (told := looks[name](facts)):
+            state = _make_state(name, told, facts, DEFAULTS, ())
             if state.boot in (BootOutlook.USELESS, BootOutlook.HARMS):
                 return _with_apt((state,), facts)[0]
             mended = mended or (state if state.boot is BootOutlook.MENDS else None)
@@ -128,7 +128,9 @@ def _with_apt(states: tuple[DriverState, ...], facts: Facts) -> tuple[DriverStat
     return tuple(one if way == one.way_out else replace(one, way_out=way) for one, way in pairs)
 
 
-def _state(name: str, told: Told, facts: Facts, params: Mapping[str, Any], found: Iterable[DriverState]) -> DriverState:
+def _make_state(
+    name: str, told: Told, facts: Facts, params: Mapping[str, Any], found: Iterable[DriverState]
+) -> DriverState:
     boot, dead = _BOOT.get(name, BootOutlook.NOTHING), DEAD[name]
     return DriverState(
         name,
@@ -147,7 +149,7 @@ def _led_to(way: str | ByPolicy, facts: Facts, params: Mapping[str, Any], found:
     if isinstance(way, str):
         return way
     try:
-        then = decide(facts, {**params, **way.params}, lambda: None)  # what a boot mends is said by `_after`
+        then = decide(facts, {**params, **way.params}, lambda: None)  # what a boot mends is said by `_put_after`
     except UnknownFact as missing:
         return f"{way} (what it would bring is not known: {missing})"
     if then.action in CHANGES:
@@ -182,12 +184,12 @@ def _whole_first(found: list[DriverState], facts: Facts) -> list[DriverState]:
 def _boots_last(found: list[DriverState]) -> tuple[DriverState, ...]:
     """The states; what a boot mends comes after what it leaves as it is, or would make worse, what else goes through a
     boot after what that would make worse, and an update after all of these."""
-    told = [_after(one, found) for one in found]
+    told = [_put_after(one, found) for one in found]
     waits = [one.boot is BootOutlook.NOTHING and one is not before for one, before in zip(told, found, strict=True)]
     return tuple(one for one, _ in sorted(zip(told, waits, strict=True), key=lambda pair: pair[1]))
 
 
-def _after(state: DriverState, found: list[DriverState]) -> DriverState:
+def _put_after(state: DriverState, found: list[DriverState]) -> DriverState:
     before: tuple[BootOutlook, ...] = ()
     if state.name == _LAST:
         before = (BootOutlook.MENDS, BootOutlook.USELESS, BootOutlook.HARMS)
@@ -213,10 +215,10 @@ def _is_before_update(state: DriverState, other: DriverState) -> bool:
     return state.name == _LAST and other.name == "fabric different" and "update: true" not in other.way_out
 
 
-def _elsewhere(facts: Facts) -> DriverState | None:
+def _make_elsewhere_state(facts: Facts) -> DriverState | None:
     """The state of a driver that is not this system's business."""
     if facts.host.is_container:
-        if holds(modules.contained_mismatch, facts) and (told := modules.contained_mismatch(facts)):
+        if holds_state(modules.contained_mismatch, facts) and (told := modules.contained_mismatch(facts)):
             return DriverState("mismatch", True, told[0], str(told[1]), is_dead=True)
         name, evidence = "container", "in a container the driver belongs to the host"
     elif facts.host.is_wsl:
@@ -226,7 +228,7 @@ def _elsewhere(facts: Facts) -> DriverState | None:
     elif facts.managers.gpu_operator and not facts.driver.branch and not facts.driver.runfile:
         if not facts.driver.is_loaded and said_by_log(facts, "rejected_key"):
             said = "the kernel refused the nvidia module of the GPU Operator's container for its signature (kernel log)"
-            return _state("Secure Boot refuses", (said, _UNSIGNED), facts, DEFAULTS, ())
+            return _make_state("Secure Boot refuses", (said, _UNSIGNED), facts, DEFAULTS, ())
         if not facts.driver.is_loaded:
             said = "the GPU Operator brings the driver in a container, and none is loaded: no GPU of this node computes"
             return DriverState(_CONTAINED, True, said, _POD, is_dead=True)
@@ -262,13 +264,13 @@ _OTHER_MANAGER = (
 )
 
 
-def _absent(facts: Facts, params: Mapping[str, Any]) -> DriverState:
+def _make_absent_state(facts: Facts, params: Mapping[str, Any]) -> DriverState:
     if params["bringer"] == "external":
         said = f"no driver for {facts.gpus.summary}: the policy says that somebody else brings it (bringer: external)"
         return DriverState("absent", is_fault=False, evidence=said, way_out="")
-    held = f" ({names} holds it, which computes nothing)" if (names := holders.words(facts)) else ""
+    held = f" ({names} holds it, which computes nothing)" if (names := holders.describe_holders(facts)) else ""
     way_out = "see: hosttune explain gpu-driver"
-    if bringer := guest(facts) or other_bringer(facts):
+    if bringer := tell_of_guest(facts) or other_bringer(facts):
         held, way_out = f"{held}: {bringer.reason}", bringer.way_out
     elif not facts.os.is_ubuntu:
         way_out = _ON_PROXMOX if is_of_proxmox(facts.kernel.release) else _ON_DEBIAN
@@ -298,7 +300,7 @@ def _failed_build(facts: Facts) -> DkmsBuild | None:
         return None
 
 
-def _current(facts: Facts) -> DriverState:
+def _make_current_state(facts: Facts) -> DriverState:
     driver = facts.driver
     words = driver.name or ("NVIDIA's vGPU manager" if driver.is_vgpu_manager else "a driver without packages")
     version = driver.loaded_version or driver.userspace_version
@@ -309,44 +311,44 @@ def _current(facts: Facts) -> DriverState:
 # In the order in which they must be solved: nothing is installed while dpkg is broken, no reboot before the next kernel
 # has its module. What the next upgrade would bring comes before what can wait for a maintenance; an update is the last.
 STATES: Mapping[str, Look] = {
-    "broken packages": packages.broken,
+    "broken packages": packages.tell_of_broken,
     "DKMS failed": modules.dkms_failed,
     "in part": packages.in_part,
     "other packages broken": packages.others_broken,
-    "GPU lost": gpus.lost,
+    "GPU lost": gpus.tell_of_lost,
     "GPU reset required": gpus.reset_required,
-    "GSP firmware": gpus.firmware,
+    "GSP firmware": gpus.tell_of_firmware,
     "GPU not set up": gpus.not_set_up,
-    "vGPU guest": gpus.guest,
-    "runfile": packages.runfile,
+    "vGPU guest": gpus.tell_of_guest,
+    "runfile": packages.tell_of_runfile,
     "mixed versions": mixed.other_versions,
-    "unmet dependencies": mixed.unmet,
+    "unmet dependencies": mixed.tell_of_unmet,
     "mixed sources": mixed.other_makers,
     "third-party archive": mixed.third_party,
-    "Secure Boot refuses": modules.rejected,
-    "unsupported GPU": gpus.unsupported,
+    "Secure Boot refuses": modules.tell_of_rejected,
+    "unsupported GPU": gpus.tell_of_unsupported,
     "wrong flavour": gpus.wrong_flavour,
-    "GPU refused": refusals.refused,
-    "GPU without a driver": gpus.undriven,
+    "GPU refused": refusals.tell_of_refused,
+    "GPU without a driver": gpus.tell_of_undriven,
     "module missing": modules.missing_now,
     "libraries missing": modules.libraries_missing,
     "stale module": modules.stale_alone,
     "module missing for the next kernel": modules.missing_next,
-    "mismatch": modules.mismatch,
-    "other module loaded": modules.swapped,
-    "nouveau": holders.nouveau,
-    "GPU held by another driver": holders.held,
+    "mismatch": modules.tell_of_mismatch,
+    "other module loaded": modules.tell_of_swapped,
+    "nouveau": holders.tell_of_nouveau,
+    "GPU held by another driver": holders.tell_of_other_holder,
     "not loaded": holders.not_loaded,
-    "nvidia-smi refuses": gpus.refused,
+    "nvidia-smi refuses": gpus.tell_of_refusal,
     "nvidia-smi missing": gpus.smi_missing,
     "CUDA device missing": gpus.uvm_missing,
     "driver files gone": gpus.files_gone,
-    "fabric different": gpus.fabric,
+    "fabric different": gpus.tell_of_fabric,
     "fabric down": gpus.fabric_down,
     "reboot pending": modules.reboot_pending,
     "other branch offered": branch_moves.other_branch,
-    "outdated branch": packages.outdated,
-    "held": packages.held,
+    "outdated branch": packages.tell_of_outdated,
+    "held": packages.tell_of_held,
     "kept back": kept_back.kept_back,
     _LAST: packages.update,
 }

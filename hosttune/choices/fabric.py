@@ -1,4 +1,4 @@
-"""Whether this host needs NVIDIA's Fabric Manager, and what stands in the way of running it.
+"""Whether this host needs NVIDIA's Fabric Manager, and what is in the way of running it.
 
 CUDA cannot start (error 802, system not yet initialized) before Fabric Manager has set up the NVSwitches, and Fabric
 Manager starts only beside a driver of exactly its own version (NVIDIA, Fabric Manager User Guide).
@@ -11,7 +11,7 @@ from typing import Any
 
 from hosttune.choices.apt_commands import check_commands
 from hosttune.choices.driver_state import before_boot
-from hosttune.choices.drivers.components import fabric_packages, managers
+from hosttune.choices.drivers.components import fabric_packages, list_managers
 from hosttune.choices.drivers.switches import (
     LOG,
     SERVICE,
@@ -43,26 +43,26 @@ class Fabric(Fact):
 def choose(facts: Facts, params: Mapping[str, Any]) -> Fabric:  # noqa: ARG001 - the interface of all choices
     """Raises UnknownFact where the answer hangs on something that could not be read."""
     if why_not := _not_here(facts):
-        return Fabric(is_needed=False, reason=why_not, **_ways(facts, is_run_here=False))
+        return Fabric(is_needed=False, reason=why_not, **_list_ways(facts, is_run_here=False))
     count = count_switches(facts)
     seen = f"{count} NVSwitches on the PCI bus"
     if not count:
         seen = "the NVSwitches of HGX B200 and newer do not show on the PCI bus; that they are here is told by the GPUs"
-    evidence = (seen, *(f"{name} {version} is installed" for name, version in managers(facts).items()))
+    evidence = (seen, *(f"{name} {version} is installed" for name, version in list_managers(facts).items()))
     if facts.units[SERVICE].active_state == "failed":
         evidence = (*evidence, f"it failed: {LOG} say why")
-    refused, todo = _obstacle(facts)
+    refused, todo = _find_obstacle(facts)
     return Fabric(
         is_needed=True,
         reason="",
         refused=refused,
         todo=todo,
         evidence=evidence,
-        **_ways(facts, is_run_here=True),
+        **_list_ways(facts, is_run_here=True),
     )
 
 
-def _ways(facts: Facts, *, is_run_here: bool) -> dict[str, Any]:
+def _list_ways(facts: Facts, *, is_run_here: bool) -> dict[str, Any]:
     watch = "watch it, below Fabric: nvidia-smi -q\nif it stays so, go on"
     return {
         "way_in": lazy(way_into_fabric, facts, is_run_here=is_run_here),
@@ -88,7 +88,7 @@ def _not_here(facts: Facts) -> str:
     return "" if facts.driver.is_present else "no driver is installed (see gpu-driver)"
 
 
-def _obstacle(facts: Facts) -> tuple[str, str]:
+def _find_obstacle(facts: Facts) -> tuple[str, str]:
     """(why Fabric Manager cannot run as things are, what to do), the first thing to solve."""
     driver = facts.driver
     if found := fabric_packages(facts):

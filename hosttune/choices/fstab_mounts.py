@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from hosttune.facts import Facts
-from hosttune.facts.base import Fact, lazy, shared
+from hosttune.facts.base import Fact, lazy, make_shared
 from hosttune.facts.storage.mounts import WRITTEN
 from hosttune.frozen import frozen
 from hosttune.quoting import quote
@@ -51,7 +51,7 @@ class FstabMounts(Fact):
 
 
 def choose(facts: Facts, params: Mapping[str, Any]) -> FstabMounts:  # noqa: ARG001 - the interface of all choices
-    causes = shared(MountCauses, facts)
+    causes = make_shared(MountCauses, facts)
     return FstabMounts(
         tuple(
             FstabMount(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from hosttune.choices.apt_commands import check_commands, has_all, lacks
+from hosttune.choices.apt_commands import check_commands, has_all, lacks_package
 from hosttune.choices.drivers.bringer import guest_way
 from hosttune.choices.other_build import other_build
 from hosttune.facts import Facts
@@ -24,7 +24,14 @@ from hosttune.facts.gpu.build_log import (
 )
 from hosttune.facts.gpu.package_roles import DKMS_PROVIDED, PREBUILT, PackageRole, parse_package, role_of
 from hosttune.facts.gpu.strangers import home_of
-from hosttune.facts.kernel.kernel import HEADERS, flavour_of, headers_for, is_of_proxmox, is_ubuntus, metapackages
+from hosttune.facts.kernel.kernel import (
+    HEADERS,
+    flavour_of,
+    headers_for,
+    is_of_proxmox,
+    is_ubuntus,
+    select_metapackages,
+)
 from hosttune.frozen import frozen
 from hosttune.quoting import quote
 from hosttune.regex import regex
@@ -58,11 +65,11 @@ def choose(facts: Facts, params: Mapping[str, Any]) -> NextKernel:  # noqa: ARG0
     from hosttune.choices.dpkg_stop import bring_module, try_find_stop  # which itself asks for `prebuilt_instead`
 
     stop = try_find_stop(facts)
-    way = bring_module(facts, stop, kernel) if stop else commands(facts, kernel)
+    way = bring_module(facts, stop, kernel) if stop else make_module_commands(facts, kernel)
     return NextKernel(check_commands(facts, way)[0], others)
 
 
-def commands(facts: Facts, kernel: str) -> str:
+def make_module_commands(facts: Facts, kernel: str) -> str:
     """What brings the module to a kernel that has none, or an old one. Where it is compiled here and a build of it
     failed, the prebuilt one goes first: the same build fails again.
     """
@@ -70,7 +77,7 @@ def commands(facts: Facts, kernel: str) -> str:
     if not driver.branch:
         return _without_packages(facts, kernel)
     log = failed_log(facts, kernel)
-    ready = prebuilt_instead(facts, kernel) if log or driver.module_for(kernel) else prebuilt(facts, kernel)
+    ready = prebuilt_instead(facts, kernel) if log or driver.module_for(kernel) else install_prebuilt(facts, kernel)
     if not is_compiled(facts):
         return ready or _without_prebuilt(facts, kernel)
     if not has_headers(facts, kernel):
@@ -93,7 +100,9 @@ def commands(facts: Facts, kernel: str) -> str:
 
 def _without_packages(facts: Facts, kernel: str) -> str:
     """The same for a driver that no known package brought: by NVIDIA's installer, or by DKMS of another archive."""
-    is_built = any(one.name.startswith("nvidia") and not one.failed for one in _builds(facts))  # its source is there
+    is_built = any(
+        one.name.startswith("nvidia") and not one.failed for one in _list_builds(facts)
+    )  # its source is there
     if not is_built and not facts.driver.runfile:
         again = f"bring the module for {kernel} in the way this driver came{or_boot(facts, kernel)}"
         if attempt(lambda: facts.managers.kubelet and facts.host.cloud != "") is True:
@@ -137,7 +146,7 @@ def _newer_installer(facts: Facts) -> str:
 
 def has_headers(facts: Facts, kernel: str) -> bool:
     """Whether the headers of a kernel are installed, or apt may have them."""
-    return are_headers_here(facts, kernel) or not lacks(facts, headers_for(kernel))
+    return are_headers_here(facts, kernel) or not lacks_package(facts, headers_for(kernel))
 
 
 def are_headers_here(facts: Facts, kernel: str) -> bool:
@@ -160,7 +169,7 @@ def _with_headers(facts: Facts, kernel: str, build: str, then: str = " && ") -> 
 def _headers_to_come(facts: Facts, kernel: str) -> list[str]:
     """What brings the headers of later kernels, where the metapackage of the kernels is here and that of their headers
     is not: else the next kernel has no module again."""
-    flavours = metapackages(facts.packages.brought, flavour_of(kernel))
+    flavours = select_metapackages(facts.packages.brought, flavour_of(kernel))
     names = [f"{HEADERS}-{one}" for one in flavours]
     return [one for one in names if not facts.packages[one].is_installed and has_all(facts, one)]
 
@@ -168,7 +177,7 @@ def _headers_to_come(facts: Facts, kernel: str) -> list[str]:
 def _sources_gone(facts: Facts) -> tuple[str, ...]:
     """The packages that bring what DKMS compiles, where that is gone from /usr/src; none where it is there."""
     wanted = facts.driver.userspace_version
-    builds = [one for one in _builds(facts) if one.version == wanted]
+    builds = [one for one in _list_builds(facts) if one.version == wanted]
     if not builds or any(one.has_source for one in builds):
         return ()
     names = [name for name in facts.packages.brought if role_of(name) is PackageRole.SOURCE]
@@ -200,7 +209,7 @@ def _without_prebuilt(facts: Facts, kernel: str) -> str:
     if has_all(facts, *compiled):
         ways.append(f"compile it here: sudo apt-get install {' '.join(map(quote, compiled))}")
     ready = f"linux-modules-nvidia-{driver.name}-{kernel}"
-    if lacks(facts, ready):
+    if lacks_package(facts, ready):
         said = f"no list of apt has {ready}: "
         return said + ("; or ".join(ways) or "sudo apt-get update, and look again, or boot another kernel")
     return "; or ".join(ways) or f"install a driver that builds its module for {kernel}"
@@ -226,7 +235,7 @@ def packages_of_kernels(facts: Facts, *kernels: str) -> tuple[str, ...]:
     return tuple(name for kernel in kernels for name in found.get(kernel, ()))
 
 
-def prebuilt(facts: Facts, kernel: str, *others: str, is_instead: bool = False) -> str:
+def install_prebuilt(facts: Facts, kernel: str, *others: str, is_instead: bool = False) -> str:
     """What installs Ubuntu's prebuilt, signed module: the package of this one kernel, and the metapackage where its
     kernel is installed, which brings the modules of later kernels, and names this one only once the archive has it.
     Of `others` those that are missing. `is_instead`: a DKMS package goes, so the metapackage has to come: only it
@@ -240,23 +249,25 @@ def prebuilt(facts: Facts, kernel: str, *others: str, is_instead: bool = False) 
     more = [one for one in more if not facts.packages[one].is_installed]
     if facts.packages[name].is_installed:  # its files are gone, or the module that it makes of them
         return f"sudo apt-get install --reinstall {' '.join(map(quote, (name, *more)))}"
-    if lacks(facts, name):
+    if lacks_package(facts, name):
         return ""
-    flavours = metapackages(facts.packages.brought, flavour) or ((flavour,) if is_instead else ())
-    meta = [one for flavour in flavours if not lacks(facts, one := f"linux-modules-nvidia-{driver.name}-{flavour}")]
+    flavours = select_metapackages(facts.packages.brought, flavour) or ((flavour,) if is_instead else ())
+    meta = [
+        one for flavour in flavours if not lacks_package(facts, one := f"linux-modules-nvidia-{driver.name}-{flavour}")
+    ]
     if is_instead and not meta:
         return ""
-    more = [*(one for one in more if not lacks(facts, one)), *meta]
+    more = [*(one for one in more if not lacks_package(facts, one)), *meta]
     return f"sudo apt-get update && sudo apt-get install {' '.join(map(quote, (name, *more)))}"
 
 
 def prebuilt_instead(facts: Facts, kernel: str) -> str:
-    """As `prebuilt`, in the place of what DKMS compiles here: depmod.d(5) puts updates/dkms before it. With its package
-    the modules of all kernels go, so the running kernel and the next one get prebuilt ones in the same command.
+    """As `install_prebuilt`, in the place of what DKMS compiles here: depmod.d(5) puts updates/dkms before it. With its
+    package the modules of all kernels go: the running kernel and the next one get prebuilt ones in the same command.
     """
     if not (dkms := dkms_packages(facts)):
-        return prebuilt(facts, kernel)
-    install = prebuilt(facts, kernel, *kernels_in_use(facts), is_instead=True)
+        return install_prebuilt(facts, kernel)
+    install = install_prebuilt(facts, kernel, *kernels_in_use(facts), is_instead=True)
     return " ".join((install, *(f"{quote(one)}-" for one in dkms))) if install else ""
 
 
@@ -274,7 +285,7 @@ def suggest_replacement(facts: Facts, module: DriverModule) -> str:
     """What puts the module of the installed packages in the place of this one, which is another version or kind."""
     kernel = module.kernel
     if not facts.driver.branch or failed_log(facts, kernel):
-        return commands(facts, kernel)
+        return make_module_commands(facts, kernel)
     if facts.driver.runfile and module.source != "prebuilt":
         return _without_installer(facts, kernel)
     if is_compiled(facts):
@@ -300,7 +311,9 @@ def _without_installer(facts: Facts, kernel: str) -> str:
     name = f"linux-modules-nvidia-{facts.driver.name}-{kernel}"
     again = f"sudo apt-get install --reinstall {quote(name)}"
     if not facts.packages[name].is_installed:
-        again = f"sudo dkms autoinstall -k {quote(kernel)}" if is_compiled(facts) else commands(facts, kernel)
+        again = (
+            f"sudo dkms autoinstall -k {quote(kernel)}" if is_compiled(facts) else make_module_commands(facts, kernel)
+        )
     return f"sudo nvidia-uninstall\n{again}\nsudo depmod {quote(kernel)}\nsudo ldconfig"
 
 
@@ -320,7 +333,7 @@ def replace_leftover(facts: Facts, module: DriverModule) -> str:
 def _take_away(facts: Facts, module: DriverModule) -> tuple[str, bool]:
     """(what takes a module away that no package brings, whether DKMS does it)."""
     kernel, path = module.kernel, f"/lib/modules/{module.kernel}/{module.path}"
-    built = [one for one in _builds(facts) if one.is_installed and one.kernel == kernel]
+    built = [one for one in _list_builds(facts) if one.is_installed and one.kernel == kernel]
     if built and module.source == "dkms":
         return f"sudo dkms remove {quote(f'{built[0].name}/{built[0].version}')} -k {quote(kernel)}", True
     # Of the driver only: nvidia-fs of another package can be in the same folder.
@@ -392,7 +405,7 @@ def other_kernel(facts: Facts, kernel: str) -> str:
     return others[-1] if others else ""
 
 
-def _builds(facts: Facts) -> tuple[DkmsBuild, ...]:
+def _list_builds(facts: Facts) -> tuple[DkmsBuild, ...]:
     try:
         return facts.driver.dkms
     except UnknownFact:
@@ -456,4 +469,4 @@ def _package_of(program: str) -> str:
 
 
 def _failed_build(facts: Facts, kernel: str) -> DkmsBuild | None:
-    return next((one for one in _builds(facts) if one.failed and one.kernel in ("", kernel)), None)
+    return next((one for one in _list_builds(facts) if one.failed and one.kernel in ("", kernel)), None)

@@ -10,7 +10,7 @@ from hosttune.facts.apt_conf import FOLDER
 from hosttune.facts.base import Fact
 from hosttune.facts.gpu.archives import POLICY, ask_apt, fits_every_driver, releases_in
 from hosttune.facts.gpu.package_roles import PREBUILT, role_of
-from hosttune.facts.unattended import known_releases, upgradable, why_not_at_all
+from hosttune.facts.unattended import find_upgradable, known_releases, why_not_at_all
 from hosttune.frozen import frozen
 
 OWN = f"{FOLDER}/60-hosttune-gpu-update-hold.conf"  # of gpu-update-hold
@@ -49,7 +49,7 @@ def look_at_night(facts: Facts, *, without: str = "") -> NightUpgrade:
     if not offers:
         return NightUpgrade((), "", "no package of the driver is installed that could be upgraded")
     releases = known_releases(releases_in(ask_apt(facts.reader, POLICY)))
-    found, why_not = upgradable(facts, offers, releases, without=without)
+    found, why_not = find_upgradable(facts, offers, releases, without=without)
     if found:
         return NightUpgrade(tuple(one.name for one in found), found[0].allowed_by.place, "")
     return NightUpgrade((), "", f"unattended-upgrades leaves the driver alone: {why_not}")

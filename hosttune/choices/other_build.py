@@ -42,7 +42,8 @@ def newer_build(facts: Facts) -> str:
     if not version:
         return ""
     when = ", at a maintenance, as it needs a reboot" if is_loaded else ""
-    return f"{version} of the same branch is offered, and may build{when}: {_APT} {_listed(one.name for one in offers)}"
+    names = _join_listed(one.name for one in offers)
+    return f"{version} of the same branch is offered, and may build{when}: {_APT} {names}"
 
 
 def former_build(facts: Facts) -> str:
@@ -61,7 +62,7 @@ def former_build(facts: Facts) -> str:
     names = [one for one in facts.packages.brought if facts.packages[one].version == dkms.version]
     if not wanted or any(wanted not in known[one].versions for one in names if one in known):
         return ""
-    pairs = _listed(f"{one}={wanted}" for one in names)
+    pairs = _join_listed(f"{one}={wanted}" for one in names)
     return f"back to {driver.loaded_version}, which was built here: {_APT} {pairs}"
 
 
@@ -98,8 +99,8 @@ def distribution_build(facts: Facts) -> str:
         return ""
     stays = (*choice.packages, *(one.name for one in driver.packages if role_of(one.name) in _OF_ANY_BRANCH))
     gone = (f"{one.name}-" for one in driver.packages if one.name not in stays)
-    return f"Ubuntu's {choice.name}, which is prebuilt: {_APT} {_listed((*choice.packages, *gone))}"
+    return f"Ubuntu's {choice.name}, which is prebuilt: {_APT} {_join_listed((*choice.packages, *gone))}"
 
 
-def _listed(names: Iterable[str]) -> str:
+def _join_listed(names: Iterable[str]) -> str:
     return " ".join(map(quote, names))

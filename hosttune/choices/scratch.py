@@ -26,13 +26,13 @@ class ScratchFolder(Fact):
 
     @property
     def above(self) -> str:
-        """The paths of the folder and of those that it lies in, the topmost first: `/ /data /data/scratch`."""
+        """The paths of the folder and of those that it is in, the topmost first: `/ /data /data/scratch`."""
         parts = self.folder.split("/") if self.folder else []
         return " ".join("/".join(parts[:end]) or "/" for end in range(1, len(parts) + 1))
 
 
 def choose(facts: Facts, params: Mapping[str, Any]) -> ScratchFolder:
-    """The folder `params.folder`, where it lies on a disk of this host, and only root and its owners can rename what is
+    """The folder `params.folder`, where it is on a disk of this host, and only root and its owners can rename what is
     in it and in the folders above. Whether it is there is looked at at each login, and this again: a disk that was not
     mounted must not stop a login.
     """
@@ -51,11 +51,11 @@ def choose(facts: Facts, params: Mapping[str, Any]) -> ScratchFolder:
             "", f"{folder} is on a noexec mount ({mount.target}): no compiled code can be loaded there"
         )
     chosen = ScratchFolder(folder, "")
-    problem = next((why for path in chosen.above.split() if (why := _stranger(facts, path))), "")
+    problem = next((why for path in chosen.above.split() if (why := _find_stranger(facts, path))), "")
     return ScratchFolder("", problem) if problem else chosen
 
 
-def _stranger(facts: Facts, path: str) -> str:
+def _find_stranger(facts: Facts, path: str) -> str:
     """Why others could put a folder of theirs in the place of a user's; empty where none could, or nothing tells."""
     status = facts.reader.stat(path, follow=False)
     if not isinstance(status, Stat):

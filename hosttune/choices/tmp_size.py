@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hosttune.facts import Facts
-from hosttune.facts.base import Fact, UnknownFact, attempt, raw
+from hosttune.facts.base import Fact, UnknownFact, attempt, get_raw
 from hosttune.facts.storage.temporary import age_of, user_limit
 from hosttune.frozen import frozen
 from hosttune.values import Unreadable
@@ -39,7 +39,7 @@ class TmpCase:
     own_bytes: int = 0  # the size of a disk that is mounted at /tmp; 0 where it is a folder of a larger file system
     used_bytes: int | Unreadable = 0  # what was counted in it
     is_complete: bool | Unreadable = True  # the count saw everything
-    most_bytes: int | Unreadable = 0  # what is used of the whole file system: no less than what lies in /tmp
+    most_bytes: int | Unreadable = 0  # what is used of the whole file system: no less than what is in /tmp
     disks: tuple[str, ...] = ()  # local flash with room for more: /data (3.4 TiB)
     user_limit_bytes: int = 0  # what one user may fill of a tmpfs that is there; 0 without quotas
     decision: str = ""  # of an administrator, with its file: a mask, a drop-in, a unit, a disk
@@ -78,7 +78,7 @@ def decide(case: TmpCase, limits: TmpLimits) -> TmpSize:
     """The decision, from the first reason to leave it alone to the size. Pure; raises UnknownFact where what decides
     was not read.
     """
-    size = _size(case.ram_bytes, limits)
+    size = _choose_size(case.ram_bytes, limits)
     is_default = limits.where == SLOW_DISK
     reason = _why_not(case, limits)
     if is_default and not reason and (reason := _why_not_by_default(case)) and _helps_elsewhere(case):
@@ -89,11 +89,13 @@ def decide(case: TmpCase, limits: TmpLimits) -> TmpSize:
     if reason := reason or _too_full(case, limits, size):
         return TmpSize(0, reason)
     if is_default:
-        bounds = f"{_SHARE_ON_SLOW_DISK:.0%} of {_text(case.ram_bytes)} RAM, at most {_text(_MOST_ON_SLOW_DISK)}"
-        return TmpSize(size, "", (f"/tmp is on {case.slow_disk}; {_text(size)} is {bounds}", *case.notes))
-    share = f"{limits.ram_share:.0%} of {_text(case.ram_bytes)} RAM"
+        bounds = (
+            f"{_SHARE_ON_SLOW_DISK:.0%} of {_say_size(case.ram_bytes)} RAM, at most {_say_size(_MOST_ON_SLOW_DISK)}"
+        )
+        return TmpSize(size, "", (f"/tmp is on {case.slow_disk}; {_say_size(size)} is {bounds}", *case.notes))
+    share = f"{limits.ram_share:.0%} of {_say_size(case.ram_bytes)} RAM"
     evidence: tuple[str, ...] = (
-        f"{_text(size)} is {share} (at least {_text(limits.min_bytes)}, at most {limits.max_ram_share:.0%})",
+        f"{_say_size(size)} is {share} (at least {_say_size(limits.min_bytes)}, at most {limits.max_ram_share:.0%})",
         *case.notes,
     )
     if case.user_limit_bytes:
@@ -106,7 +108,7 @@ def decide(case: TmpCase, limits: TmpLimits) -> TmpSize:
 
 def _why_not(case: TmpCase, limits: TmpLimits) -> str:
     """The reasons that need no count."""
-    size = _size(case.ram_bytes, limits)
+    size = _choose_size(case.ram_bytes, limits)
     if case.is_kubelet:
         return "a Kubernetes node: no pod accounts for memory that /tmp takes, and the kubelet evicts pods for it"
     if case.spills:
@@ -116,15 +118,14 @@ def _why_not(case: TmpCase, limits: TmpLimits) -> str:
     if case.has_tmpfs:
         least = limits.min_ram_bytes // 2
         limit = f"; {_limit(case)}" if case.user_limit_bytes else ""
-        small = f"{_ram(case)}, below the {_text(least)} from which it is grown{limit}"
+        small = f"{_say_ram(case)}, below the {_say_size(least)} from which it is grown{limit}"
         return "" if case.ram_bytes >= least and size else small
     if case.own_bytes >= size > 0:
-        return f"/tmp is a file system of its own with {_text(case.own_bytes)}, more than it could have in memory"
+        return f"/tmp is a file system of its own with {_say_size(case.own_bytes)}, more than it could have in memory"
     if case.ram_bytes < limits.min_ram_bytes:
-        return (
-            f"{_ram(case)}, below the {_text(limits.min_ram_bytes)} from which /tmp in memory takes nothing from jobs"
-        )
-    return "" if size else f"{_ram(case)} leave no whole GiB for /tmp"
+        floor = _say_size(limits.min_ram_bytes)
+        return f"{_say_ram(case)}, below the {floor} from which /tmp in memory takes nothing from jobs"
+    return "" if size else f"{_say_ram(case)} leave no whole GiB for /tmp"
 
 
 def _helps_elsewhere(case: TmpCase) -> bool:
@@ -156,34 +157,34 @@ def _too_full(case: TmpCase, limits: TmpLimits, size: int) -> str:
         return ""
     of_ram = int(case.ram_bytes * limits.used_share)
     most = min(of_ram, size // 4) if limits.where == SLOW_DISK else of_ram
-    used = _known(case.used_bytes)
+    used = _know_or_none(case.used_bytes)
     if used > most:
-        at_least = "" if _known(case.is_complete) else "at least "
-        what = f"{limits.used_share:.0%} of {_ram(case)}" if most == of_ram else f"a quarter of {_text(size)}"
-        return f"{at_least}{_text(used)} are in /tmp, more than {what}"
-    if not _known(case.is_complete) and _known(case.most_bytes) > most:
+        at_least = "" if _know_or_none(case.is_complete) else "at least "
+        what = f"{limits.used_share:.0%} of {_say_ram(case)}" if most == of_ram else f"a quarter of {_say_size(size)}"
+        return f"{at_least}{_say_size(used)} are in /tmp, more than {what}"
+    if not _know_or_none(case.is_complete) and _know_or_none(case.most_bytes) > most:
         reason = "not all of /tmp could be counted: too many files, or folders of others (needs root)"
         raise UnknownFact(reason)
     return ""
 
 
-def _size(ram_bytes: int, limits: TmpLimits) -> int:
+def _choose_size(ram_bytes: int, limits: TmpLimits) -> int:
     wanted = max(int(ram_bytes * limits.ram_share), limits.min_bytes)
     return min(-(-wanted // _GIB), int(ram_bytes * limits.max_ram_share) // _GIB) * _GIB
 
 
-def _known(value: Any) -> Any:
+def _know_or_none(value: Any) -> Any:
     if isinstance(value, Unreadable):
         raise UnknownFact(value.reason)
     return value
 
 
 def _limit(case: TmpCase) -> str:
-    return f"one user may fill {_text(case.user_limit_bytes)} of it (usrquota): then writes fail with EDQUOT"
+    return f"one user may fill {_say_size(case.user_limit_bytes)} of it (usrquota): then writes fail with EDQUOT"
 
 
-def _ram(case: TmpCase) -> str:
-    return f"{_text(case.ram_bytes)} of RAM"
+def _say_ram(case: TmpCase) -> str:
+    return f"{_say_size(case.ram_bytes)} of RAM"
 
 
 def choose(facts: Facts, params: Mapping[str, Any]) -> TmpSize:
@@ -199,16 +200,16 @@ def choose(facts: Facts, params: Mapping[str, Any]) -> TmpSize:
         own_bytes=tmp.disk_bytes if is_disk else 0,
         decision=tmp.decision,
         user_limit_bytes=user_limit(facts.mounts.at["/tmp"]) if tmp.is_tmpfs else 0,
-        disks=_roomy_disks(facts, _size(facts.memory.sold_bytes, limits)),
+        disks=_roomy_disks(facts, _choose_size(facts.memory.sold_bytes, limits)),
     )
     if not case.has_tmpfs and not _why_not(case, limits):  # counted only where that decides: it walks the disk
-        counted: dict[str, Any] = {name: raw(facts.filling, name) for name in ("used_bytes", "is_complete")}
-        most: Any = raw(tmp, "disk_used_bytes")
+        counted: dict[str, Any] = {name: get_raw(facts.filling, name) for name in ("used_bytes", "is_complete")}
+        most: Any = get_raw(tmp, "disk_used_bytes")
         case = replace(case, **counted, most_bytes=most)
     if is_default and not _why_not(case, limits):
         case = _with_reasons(case, facts)
     if not case.has_tmpfs:
-        case = replace(case, notes=_notes(facts, case))
+        case = replace(case, notes=_list_notes(facts, case))
     return decide(case, limits)
 
 
@@ -221,16 +222,16 @@ def _with_reasons(case: TmpCase, facts: Facts) -> TmpCase:
     slow = f"{mount.target}, a network file system" if mount.is_network else slow
     case = replace(
         case, slow_disk=slow, place=f"{mount.target} ({mount.fstype})",
-        disks=tuple(f"{one.target} ({_text(one.total_bytes)})" for one in _larger_flash(facts, mount)),
+        disks=tuple(f"{one.target} ({_say_size(one.total_bytes)})" for one in _larger_flash(facts, mount)),
         has_tmpdir=any(one.name == "TMPDIR" for one in facts.environment.all),
     )  # fmt: skip
     if not slow or case.disks:
         return case  # which is reason enough, and the rest is many files
     runs = next((one.evidence for one in facts.managers.present if one.name in _SCHEDULERS), "")
-    return replace(case, scheduler=runs, age=_age(facts))
+    return replace(case, scheduler=runs, age=_describe_age(facts))
 
 
-def _age(facts: Facts) -> str:
+def _describe_age(facts: Facts) -> str:
     """What the site, and not a package's default, removes from /tmp by age."""
     age = age_of("/tmp", facts)
     return "" if "(/usr/lib/tmpfiles.d/" in age else age
@@ -256,12 +257,12 @@ def _larger_flash(facts: Facts, tmp: Mount) -> list[Mount]:
     return sorted(found, key=lambda one: -one.total_bytes)
 
 
-def _notes(facts: Facts, case: TmpCase) -> tuple[str, ...]:
+def _list_notes(facts: Facts, case: TmpCase) -> tuple[str, ...]:
     """What else memory is for on this host, and what a mount over /tmp hides; nothing of what is not known."""
     notes = []
     if attempt(lambda: facts.arc.is_there) is True:
         most = attempt(lambda: facts.arc.max_bytes)
-        size = f" up to {_text(most)}" if isinstance(most, int) else ""
+        size = f" up to {_say_size(most)}" if isinstance(most, int) else ""
         notes.append(f"ZFS keeps its cache{size} in the same memory (zfs_arc_max)")
     if isinstance(gpu_bytes := attempt(lambda: facts.memory.gpu_bytes), int) and gpu_bytes:
         notes.append("memory of GPUs is NUMA nodes here, and a tmpfs may fill it: mpol=prefer:0 keeps it off them")
@@ -269,7 +270,9 @@ def _notes(facts: Facts, case: TmpCase) -> tuple[str, ...]:
     if isinstance(swaps, tuple) and any(not one.is_zram for one in swaps):
         notes.append("what is in it can be swapped out to disk")
     if isinstance(case.used_bytes, int) and case.used_bytes >= _GIB:
-        notes.append(f"{_text(case.used_bytes)} in /tmp stay on the disk, hidden below the mount: remove them before")
+        notes.append(
+            f"{_say_size(case.used_bytes)} in /tmp stay on the disk, hidden below the mount: remove them before"
+        )
     return tuple(notes)
 
 
@@ -277,11 +280,11 @@ def _roomy_disks(facts: Facts, size: int) -> tuple[str, ...]:
     """Local NVMe with more room than /tmp would have in memory; none where that is unknown: it only adds a sentence."""
     try:
         mounts = [mount for mount in facts.mounts.local_data if any(disk.startswith("nvme") for disk in mount.disks)]
-        return tuple(f"{one.target} ({_text(one.total_bytes)})" for one in mounts if one.total_bytes > size)
+        return tuple(f"{one.target} ({_say_size(one.total_bytes)})" for one in mounts if one.total_bytes > size)
     except UnknownFact:
         return ()
 
 
-def _text(size: int) -> str:
+def _say_size(size: int) -> str:
     tib = size / (1 << 40)
     return f"{tib:.1f} TiB" if tib >= 2 else f"{size / _GIB:.1f}".removesuffix(".0") + " GiB"

@@ -49,7 +49,7 @@ def choose(facts: Facts, params: Mapping[str, Any]) -> UpdateHold:
     kernel = tuple(map(_kernel_pattern, flavours)) if is_prebuilt or params["kernel"] == "hold" else ()
     patterns = (*DRIVER, *kernel)
     held_back = tuple(name for name in names if any(re.match(pattern, name) for pattern in patterns))
-    evidence = [f"concerns {_listed(held_back, facts)}"] if held_back else []
+    evidence = [f"concerns {_join_listed(held_back, facts)}"] if held_back else []
     if kernel:
         evidence.append(
             "the kernel waits too: its next version might have no prebuilt nvidia module yet"
@@ -63,7 +63,7 @@ def choose(facts: Facts, params: Mapping[str, Any]) -> UpdateHold:
         )
     if facts.driver.held:
         evidence.append(f"held by apt-mark, which stays so: {', '.join(facts.driver.held)}")
-    updates, unknown = _updates(facts, patterns)
+    updates, unknown = _list_updates(facts, patterns)
     why_not, untold = _why_not(facts)
     return UpdateHold(patterns, (*evidence, *unknown, *untold), updates, why_not)
 
@@ -76,7 +76,7 @@ def _why_not(facts: Facts) -> tuple[str, tuple[str, ...]]:
         return "", (f"whether unattended-upgrades may upgrade the driver is not known: {unknown.reason}",)
 
 
-def _updates(facts: Facts, patterns: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _list_updates(facts: Facts, patterns: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """(the driver's updates that these patterns hold back, a sentence where it is not known which there are)."""
     try:
         offers = facts.archives.updates
@@ -99,6 +99,6 @@ def _kernel_pattern(flavour: str) -> str:
     return rf"^linux-((image|headers|modules-extra|tools|cloud-tools)-)?{re.escape(flavour)}$".replace(r"\-", "-")
 
 
-def _listed(names: tuple[str, ...], facts: Facts) -> str:
+def _join_listed(names: tuple[str, ...], facts: Facts) -> str:
     shown = ", ".join(f"{name} {facts.packages[name].version}" for name in names[:_NAMED])
     return shown + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")

@@ -12,9 +12,9 @@ import typer
 from hosttune import __version__
 from hosttune.cli.ending import INTERRUPTED, collect_seldom, run_command
 from hosttune.cli.help_page import GroupHelp, with_examples
-from hosttune.cli.words import command
+from hosttune.cli.words import make_command
 from hosttune.host import slow
-from hosttune.host.console import fill_input, leave, talk
+from hosttune.host.console import fill_input, leave, write_to_stderr
 from hosttune.host.inherited import require_utf8
 
 # In the order of the help, by its groups. Each is a function of this name, or the typer `app`, of the module
@@ -30,14 +30,14 @@ GROUPS = {
 COMMANDS = tuple(name for names in GROUPS.values() for name in names)
 HIDDEN = frozenset({"ready"})  # units of systemd start it; a person needs it only to try the unit's command
 
-OF_UNITS = ("come-back",)  # what units of systemd start; nobody types it
+OF_UNITS = ("come-back",)  # what units of systemd start; no one types it
 
 HELP = """Audits and tunes a GPU server: shows the exact diff, applies only that, and can undo it.
 
 check, plan, and apply without --yes change nothing. `hosttune help COMMAND` has options and examples."""
 
 
-def _version(is_wanted: bool) -> None:
+def _show_version(is_wanted: bool) -> None:
     if is_wanted:
         print(f"hosttune {__version__}", flush=True)
         raise typer.Exit
@@ -45,7 +45,7 @@ def _version(is_wanted: bool) -> None:
 
 def _root(
     version: Annotated[
-        bool, typer.Option("--version", "-V", callback=_version, is_eager=True, help="Print the version.")
+        bool, typer.Option("--version", "-V", callback=_show_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     pass
@@ -72,7 +72,9 @@ def build(names: tuple[str, ...] = COMMANDS) -> typer.Typer:
         else:
             settings = getattr(module, "CONTEXT", None)
             page = with_examples(getattr(module, "EXAMPLES", ()))
-            app.command(name, cls=page, context_settings=settings, hidden=name in HIDDEN)(command(getattr(module, own)))
+            app.command(name, cls=page, context_settings=settings, hidden=name in HIDDEN)(
+                make_command(getattr(module, own))
+            )
     return app
 
 
@@ -99,7 +101,7 @@ def main() -> NoReturn:
 
 def _announce(text: str) -> None:
     """A line of progress about a program that takes its time."""
-    talk(f"  {text}\n")
+    write_to_stderr(f"  {text}\n")
 
 
 def run(argv: list[str]) -> int:

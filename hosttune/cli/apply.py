@@ -72,7 +72,7 @@ def apply(
     from hosttune.cli.reports import profile_text
     from hosttune.codec import receipt_to_json
     from hosttune.facts.storage.lasting import volatile_root
-    from hosttune.views.masking import masked
+    from hosttune.views.masking import mask_data
     from hosttune.views.receipt import receipt_report
     from hosttune.views.summary import applied_status, why_applied
 
@@ -88,7 +88,7 @@ def apply(
     from hosttune.actions.apply import apply as carry_out
     from hosttune.actions.run import open_for_change
 
-    words = ["apply", *([file] if file else []), "--yes", *common.expecting(expect)]
+    words = ["apply", *([file] if file else []), "--yes", *common.spell_expectation(expect)]
     words += ["--reboot"] * reboot + asked.words
     common.require_rights(look, show, [*words, *(["--approved", approved] if approved else [])])
     options = common.session_options(look)
@@ -96,26 +96,30 @@ def apply(
         plan = session.plan()
         common.tell_idle(session, plan, everything=show.verbose)
         agreed(session, plan)
-        planned = on_trial.foreseen(session, plan, asked)
+        planned = on_trial.foresee_trial(session, plan, asked)
         going_on.before_apply(look, writer, plan, planned, reboot=reboot)
         if planned and on_trial.is_promised(planned, asked):
             receipt, tried = on_trial.carry_out(session, writer, plan, planned)
         else:
             receipt, tried = carry_out(session, writer, plan, on_progress=common.progress), None
         boots = reboot and not receipt.stopped
-        boot = going_on.arrange(session, writer, plan, receipt, look, tried, approvals) if boots else going_on.stay
+        boot = (
+            going_on.arrange_boot(session, writer, plan, receipt, look, tried, approvals)
+            if boots
+            else going_on.do_not_boot
+        )
     page = common.open_page(session.reader, look, show)
     told_trial = on_trial.receipt_blocks(tried, page, session.reader)
     if show.is_json:
-        common.write_json(masked(receipt_to_json(receipt) | on_trial.receipt_json(tried, session.reader)))
+        common.write_json(mask_data(receipt_to_json(receipt) | on_trial.receipt_json(tried, session.reader)))
     else:
         chosen = profile_text(session)
         left, volatile = plan.findings, volatile_root(session.facts)
         why = "" if told_trial or receipt.stopped or reboot else why_applied(plan, receipt)
         more: dict[str, Any] = {"left": left, "trial": told_trial, "volatile": volatile, "why_status": why}
         common.say(receipt_report(receipt, page, chosen=chosen, **more))
-    status = on_trial.status(tried, applied_status(plan, receipt))
-    status = common.conclude("apply", writer, receipt, status)
+    status = on_trial.status_of_trial(tried, applied_status(plan, receipt))
+    status = common.conclude_run("apply", writer, receipt, status)
     return boot() or status
 
 
@@ -131,7 +135,7 @@ def _show_plan(
     from hosttune.cli import common, going_on, on_trial
     from hosttune.cli.reports import of_session
     from hosttune.codec import plan_to_json
-    from hosttune.views.masking import masked
+    from hosttune.views.masking import mask_data
     from hosttune.views.plan import plan_report
     from hosttune.views.summary import exit_status
     from hosttune.views.text import blocks_text
@@ -140,13 +144,13 @@ def _show_plan(
     plan = session.plan()
     common.tell_idle(session, plan, everything=show.verbose)
     agreed(session, plan)
-    planned = on_trial.foreseen(session, plan, asked)
-    intent = (going_on.intent(plan, planned),) if reboot else ()
+    planned = on_trial.foresee_trial(session, plan, asked)
+    intent = (going_on.describe_intent(plan, planned),) if reboot else ()
     if show.is_json:
-        common.write_json(masked(plan_to_json(plan) | on_trial.planned_json(planned)))
+        common.write_json(mask_data(plan_to_json(plan) | on_trial.planned_json(planned)))
         common.tell_lines(blocks_text(intent, common.open_screen(show)).strip("\n")) if intent else None
     else:
-        trial = on_trial.shown(session, plan, planned, asked)
+        trial = on_trial.describe_trial(session, plan, planned, asked)
         common.say(plan_report(of_session(session, plan, look, show), intent, trial))
     return exit_status(plan, strict=False)
 

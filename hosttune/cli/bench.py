@@ -8,7 +8,7 @@ from hosttune.cli.bench_read import read
 from hosttune.cli.help_page import GroupHelp
 from hosttune.cli.measuring import page_of
 from hosttune.cli.options import DisplayOptions
-from hosttune.cli.words import command
+from hosttune.cli.words import make_command
 
 app = Typer(
     cls=GroupHelp,
@@ -17,11 +17,11 @@ app = Typer(
     no_args_is_help=True,
 )
 
-app.command("read")(command(read))
+app.command("read")(make_command(read))
 
 
 @app.command("list")
-@command
+@make_command
 def list_results(show: DisplayOptions) -> int:
     """List the results of earlier benches, newest first."""
     from hosttune.cli.common import say, write_json
@@ -29,7 +29,7 @@ def list_results(show: DisplayOptions) -> int:
     from hosttune.measure.bench import results
     from hosttune.views.measure.bench import list_text
 
-    found = results.stored()
+    found = results.list_stored()
     if show.is_json:
         write_json({"format_version": FORMAT_VERSION, "results": [results.to_json(one) for one in found]})
     else:
@@ -38,14 +38,14 @@ def list_results(show: DisplayOptions) -> int:
 
 
 @app.command("clean")
-@command
+@make_command
 def clean(show: DisplayOptions) -> int:
     """Delete what interrupted benches of this user left."""
     from hosttune.cli.common import say, write_json
     from hosttune.measure.bench import scratch
     from hosttune.views.measure.bench import cleaned_text
 
-    found = scratch.leftovers()
+    found = scratch.find_leftovers()
     left = [one for one in found if not scratch.clean(one)]
     if show.is_json:
         removed = [one.path for one in found if one not in left]

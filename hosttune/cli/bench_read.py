@@ -44,35 +44,35 @@ def read(
     because of the state of the host, 2 trouble.
     """
     from hosttune.cli.common import say, write_json
-    from hosttune.cli.measuring import keep_result, measured, page_of, seed_of, warn_of_dropping
+    from hosttune.cli.measuring import keep_result, page_of, run_measured, seed_of, warn_of_dropping
     from hosttune.cli.within import end_within
     from hosttune.measure.bench import read_result, results
     from hosttune.measure.bench.read import Wanted, bench_read
     from hosttune.measure.bench.reading import Limit
-    from hosttune.views.measure.bench_read import gist, read_text
+    from hosttune.views.measure.bench_read import describe_gist, read_text
 
     wanted = Wanted(
-        path, levels(workers), decode, python, budget, files, seed_of(seed), drop_caches, anyway, allow_network
+        path, parse_levels(workers), decode, python, budget, files, seed_of(seed), drop_caches, anyway, allow_network
     )
     if drop_caches:
         warn_of_dropping()
     page = page_of(show)
 
     def act() -> int:
-        result = measured(page, lambda tell: bench_read(wanted, tell))
+        result = run_measured(page, lambda tell: bench_read(wanted, tell))
         if result is None:
             return 1
         if show.is_json:
-            write_json(read_result.document(result))
+            write_json(read_result.make_document(result))
         else:
             say(read_text(result, page))
-        keep_result(lambda: results.save(read_result.kept(result, gist(result))))
+        keep_result(lambda: results.save(read_result.make_kept(result, describe_gist(result))))
         return int(result.conclusion.limit is Limit.UNKNOWN)
 
     return end_within(path, budget, act, grace_s=_GRACE_S)
 
 
-def levels(text: str) -> tuple[int, ...]:
+def parse_levels(text: str) -> tuple[int, ...]:
     """`1,2,4` as numbers of workers, ascending. Raises HosttuneError."""
     from hosttune.numbers import parse_digits
 

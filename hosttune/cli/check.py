@@ -34,7 +34,7 @@ def check(
     from hosttune.actions.kept_reports import keep as keep_report
     from hosttune.cli.common import tell_lines
     from hosttune.cli.ending import report_error
-    from hosttune.cli.reports import checked, deliver
+    from hosttune.cli.reports import check_host, deliver
     from hosttune.errors import HosttuneError
     from hosttune.host.pager import switch_pager_off
     from hosttune.views.report import check_report, timings_text
@@ -54,7 +54,7 @@ def check(
     status = 0
     for number, host in enumerate(names):
         try:
-            one = checked(look, show, host)
+            one = check_host(look, show, host)
             text = check_report((one,), strict=strict) if is_streamed else ""
         except HosttuneError as error:  # a record of another version, say: the others are looked at all the same
             failed.append(error)
@@ -77,20 +77,20 @@ def check(
     if len(failed) == len(names):
         raise failed[0]
     if not is_streamed:
-        text = _rendered(show.format, tuple(hosts), strict=strict, timings=timings)
+        text = _render_check(show.format, tuple(hosts), strict=strict, timings=timings)
         deliver(text, show.output)
         if keep:
             keep_report(text, hosts[0].plan.created_at, hosts[0].keep_reports)
     return max(status, *map(report_error, failed)) if failed else status
 
 
-def _rendered(form: CheckFormat, hosts: tuple[Checked, ...], *, strict: bool, timings: bool) -> str:
+def _render_check(form: CheckFormat, hosts: tuple[Checked, ...], *, strict: bool, timings: bool) -> str:
     """The hosts in one document. A format is imported when it is asked for."""
     if form is CheckFormat.JSON:
-        from hosttune.codec import dumps
+        from hosttune.codec import dump_json
         from hosttune.views.report import check_json
 
-        return dumps({"format_version": 1, "hosts": [check_json(one, timings=timings) for one in hosts]})
+        return dump_json({"format_version": 1, "hosts": [check_json(one, timings=timings) for one in hosts]})
     if form is CheckFormat.JUNIT:
         from hosttune.views.junit import check_junit
 

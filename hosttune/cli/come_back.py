@@ -1,4 +1,4 @@
-"""`hosttune come-back`: what units of systemd start while a run is on trial. Nobody has to type it."""
+"""`hosttune come-back`: what units of systemd start while a run is on trial. No one has to type it."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def come_back(
     return 2 if ended is not None and ended.state is TrialState.FAILED else 0
 
 
-def _returning(look: HostOptions) -> AbstractContextManager[tuple[Session, Writer]]:
+def _open_for_return(look: HostOptions) -> AbstractContextManager[tuple[Session, Writer]]:
     from hosttune.actions.run import open_for_change
     from hosttune.cli.common import progress, session_options
 
@@ -69,7 +69,7 @@ def _take_back(look: HostOptions, run: str, reason: str, *, is_cut_off: bool = F
     from hosttune.cli.common import progress
     from hosttune.engine.trial_terms import span_text
 
-    with _returning(look) as (session, writer):
+    with _open_for_return(look) as (session, writer):
         trial = read_trial(writer)
         if trial is not None and trial.run == run and trial.state is TrialState.FAILED:
             return TrialEnd(trial, trial.state, trial.reason)  # where hosttune failed, the guard still can
@@ -89,7 +89,7 @@ def _take_back(look: HostOptions, run: str, reason: str, *, is_cut_off: bool = F
 def _look(look: HostOptions, run: str) -> TrialEnd | None:
     """Compare with before until it can be told, and do what was agreed: confirm, take back, or only tell."""
     from hosttune.actions.standing import GRACE_S, LATER_SMI_S, await_health
-    from hosttune.actions.trial import confirm, lost
+    from hosttune.actions.trial import confirm, look_for_losses
     from hosttune.actions.trial_clock import announce
     from hosttune.actions.trial_state import TrialState, read_trial
     from hosttune.cli.common import progress
@@ -100,7 +100,7 @@ def _look(look: HostOptions, run: str) -> TrialEnd | None:
     writer = open_writer(root=look.root)
     trial = read_trial(writer)
     if trial is not None and not trial.state.is_open:
-        with _returning(look) as (_, writer):  # books what came back in an earlier boot
+        with _open_for_return(look) as (_, writer):  # books what came back in an earlier boot
             trial = read_trial(writer)
     if trial is None or trial.run != run or trial.state not in {TrialState.LIVE, TrialState.THIS_BOOT}:
         return None
@@ -108,7 +108,7 @@ def _look(look: HostOptions, run: str) -> TrialEnd | None:
         return None  # it is started when all is made
     while True:
         judged = await_health(
-            partial(_losses, look, trial),
+            partial(_find_losses, look, trial),
             left_s=partial(_left_s, writer, run),
             wait=time.sleep,
             now=time.monotonic,
@@ -122,19 +122,19 @@ def _look(look: HostOptions, run: str) -> TrialEnd | None:
             return None
         if not judged.is_healthy:
             return _take_back(look, run, f"not as before: {told or 'it could not be determined'}")
-        with _returning(look) as (session, writer):
+        with _open_for_return(look) as (session, writer):
             now = read_trial(writer)
             if now is None or now.run != run or now.state is not trial.state or now.record.made_s == 0:
                 return None
-            if not lost(session, now, smi_s=LATER_SMI_S):  # whoever had the lock may have changed something
+            if not look_for_losses(session, now, smi_s=LATER_SMI_S):  # whoever had the lock may have changed something
                 return confirm(session, writer, now, progress, WHO_BY_HEALTH)
 
 
-def _losses(look: HostOptions, trial: TrialRun, smi_s: float) -> tuple[Loss, ...]:
-    from hosttune.actions.trial import lost
+def _find_losses(look: HostOptions, trial: TrialRun, smi_s: float) -> tuple[Loss, ...]:
+    from hosttune.actions.trial import look_for_losses
     from hosttune.cli.common import open_way_back
 
-    return lost(open_way_back(look), trial, smi_s=smi_s)
+    return look_for_losses(open_way_back(look), trial, smi_s=smi_s)
 
 
 def _left_s(reader: Reader, run: str) -> float:

@@ -52,7 +52,7 @@ class Command:
             yield from command.walk()
 
 
-def tree() -> Command:
+def read_tree() -> Command:
     """The whole tree, by the typer application itself."""
     from typer.main import get_command
 
@@ -64,20 +64,20 @@ def tree() -> Command:
         tuple(sorted(one.data["id"] for one in documents if one.name.startswith(folder)))
         for folder in ("rules/", "profiles/")
     )
-    return replace(_command(get_command(build()), (), rules, profiles), rules=rules)
+    return replace(_read_command(get_command(build()), (), rules, profiles), rules=rules)
 
 
-def _command(command: Any, path: tuple[str, ...], rules: tuple[str, ...], profiles: tuple[str, ...]) -> Command:
+def _read_command(command: Any, path: tuple[str, ...], rules: tuple[str, ...], profiles: tuple[str, ...]) -> Command:
     options: list[Parameter] = []
     arguments: list[Parameter] = []
     for parameter in command.params:
         if getattr(parameter, "hidden", False):
             continue
-        one = _parameter(parameter, rules, profiles)
+        one = _read_parameter(parameter, rules, profiles)
         (options if one.names else arguments).append(one)
     options.append(Parameter(("-h", "--help"), "", "Show the help of a command and exit."))
     commands = [
-        _command(below, (*path, name), rules, profiles)
+        _read_command(below, (*path, name), rules, profiles)
         for name, below in getattr(command, "commands", {}).items()
         if not below.hidden
     ]
@@ -87,7 +87,7 @@ def _command(command: Any, path: tuple[str, ...], rules: tuple[str, ...], profil
     return Command(path, title, text, tuple(options), tuple(arguments), tuple(commands), examples)
 
 
-def _parameter(parameter: Any, rules: tuple[str, ...], profiles: tuple[str, ...]) -> Parameter:
+def _read_parameter(parameter: Any, rules: tuple[str, ...], profiles: tuple[str, ...]) -> Parameter:
     is_option = parameter.param_type_name == "option"
     # A metavar such as <auto|never> lists what a parser of ours takes.
     metavar = parameter.metavar or ""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from hosttune.errors import HosttuneError
 from hosttune.host.cleaned import clean
-from hosttune.host.console import console, discard, is_gone, program, talk
+from hosttune.host.console import discard_output, is_gone, make_console, spell_program, write_to_stderr
 from hosttune.host.own import is_under_sudo
 from hosttune.host.pager import show_in_pager
 from hosttune.values import Disturbs
@@ -40,7 +40,7 @@ def open_session(look: HostOptions, host: str | None = None) -> Session:
     from hosttune.actions import examine
 
     session = examine.open_session(host=host or one_host(look), **session_options(look))
-    return _told(session, look)
+    return _show_session_notes(session, look)
 
 
 def open_way_back(look: HostOptions) -> Session:
@@ -50,10 +50,10 @@ def open_way_back(look: HostOptions) -> Session:
 
     options = session_options(look)
     reader = open_reader(root=options.pop("root"), host=one_host(look), hardware=options.pop("hardware"))
-    return _told(examine.open_way_back(reader, progress, **options), look)
+    return _show_session_notes(examine.open_way_back(reader, progress, **options), look)
 
 
-def _told(session: Session, look: HostOptions) -> Session:
+def _show_session_notes(session: Session, look: HostOptions) -> Session:
     tell_chroot(session.reader, look)
     tell_notes(session.policy)
     tell_trial(session.reader)
@@ -97,7 +97,7 @@ def load_plan(path: str) -> Plan:
 
 def load_approvals(path: str) -> Approvals:
     """The approvals in a file of this machine. Raises BadInput with every fault, and HosttuneError where root would
-    follow what somebody else can write.
+    follow what someone else can write.
     """
     from hosttune.engine.approval import parse_approvals
     from hosttune.engine.trusted import read_trusted
@@ -117,7 +117,7 @@ def require_rights(look: HostOptions, show: Display, words: list[str]) -> None:
     if not page.can_apply:
         raise HosttuneError("a record cannot be changed", hint="run it on the host itself, or with --root on its files")
     if not reader.is_privileged:
-        raise HosttuneError("this needs root; nothing was changed", hint=f"type: {page.act(shell(words))}")
+        raise HosttuneError("this needs root; nothing was changed", hint=f"type: {page.act(quote_for_shell(words))}")
 
 
 def require_root(words: list[str], look: HostOptions | None = None) -> None:
@@ -125,7 +125,7 @@ def require_root(words: list[str], look: HostOptions | None = None) -> None:
     from hosttune.host.live import LiveReader
 
     if not LiveReader().is_privileged:
-        command = f"sudo {program()} {shell(words)}{_repeated(asdict(look)) if look else ''}"
+        command = f"sudo {spell_program()} {quote_for_shell(words)}{_spell_chosen(asdict(look)) if look else ''}"
         raise HosttuneError("this needs root; nothing was changed", hint=f"type: {command}")
 
 
@@ -133,17 +133,19 @@ def as_typed(hint: str, look: TargetOptions | None, name: str = "") -> str:
     """The way out of an error, with the commands in it as they are typed here: found by sudo, and for the same host.
     `name`: what this program is called, where it is not as it was started.
     """
-    options = _repeated({name: value for name, value in asdict(look).items() if name not in _OF_RULES}) if look else ""
+    options = (
+        _spell_chosen({name: value for name, value in asdict(look).items() if name not in _OF_RULES}) if look else ""
+    )
     options = "" if options in hint else options
 
-    def typed(found: re.Match[str]) -> str:
-        called = (name or program()) if found["sudo"] else "hosttune"
+    def insert_typed(found: re.Match[str]) -> str:
+        called = (name or spell_program()) if found["sudo"] else "hosttune"
         return f"{found['sudo'] or ''}{called} {found['verb']}{options if found['verb'] in LOOKS | ACTS else ''}"
 
-    return OWN_COMMAND.sub(typed, hint)
+    return OWN_COMMAND.sub(insert_typed, hint)
 
 
-def expecting(digest: str | None) -> list[str]:
+def spell_expectation(digest: str | None) -> list[str]:
     """The option that repeats the digest, as words."""
     return ["--expect", digest] if digest else []
 
@@ -165,7 +167,7 @@ def load_choice(look: HostOptions) -> tuple[Reader, Catalog, Policy]:
 
 
 def tell_chroot(reader: Reader, look: HostOptions) -> None:
-    """Why the answer is about files alone, where nobody asked for that."""
+    """Why the answer is about files alone, where no one asked for that."""
     if reader.kind == "root" and look.root is None:
         tell("hosttune: this is a chroot: its files are looked at as those of --root / (an image)")
 
@@ -204,11 +206,11 @@ def tell_trial(reader: Reader) -> None:
         from hosttune.views.trial import standing_words
 
         told = standing_words(trial, reader.now())
-        tell(f"hosttune: run {trial.run} is {told}; to keep it: sudo {program()} confirm")
+        tell(f"hosttune: run {trial.run} is {told}; to keep it: sudo {spell_program()} confirm")
 
 
 def tell_idle(session: Session, plan: Plan, *, everything: bool) -> None:
-    """What the policy says and nothing comes of on this host; `everything` also where that harms nobody."""
+    """What the policy says and nothing comes of on this host; `everything` also where that harms no one."""
     from hosttune.engine.policy_effect import without_effect
 
     for fault in without_effect(session.policy, session.catalog, plan.findings, everything=everything):
@@ -229,7 +231,7 @@ def open_page(reader: Reader, look: TargetOptions | None, show: Display) -> Page
     from hosttune.engine.trusted import path_on
     from hosttune.host.door import source_of
 
-    words, chosen = program(), asdict(look) if look else {}
+    words, chosen = spell_program(), asdict(look) if look else {}
     is_host = reader.kind != "record"
     is_partial = is_host and not reader.is_privileged
     only = {name: chosen.pop(name, None) for name in _OF_RULES}
@@ -239,8 +241,8 @@ def open_page(reader: Reader, look: TargetOptions | None, show: Display) -> Page
         screen=open_screen(show),
         program=words,
         sudo="sudo " if is_partial or (is_host and is_under_sudo()) else "",
-        options=_repeated(chosen),
-        only=_repeated(only),
+        options=_spell_chosen(chosen),
+        only=_spell_chosen(only),
         can_apply=reader.kind in {"live", "root"},
         is_partial=is_partial,
         is_verbose=show.verbose,
@@ -284,7 +286,7 @@ def open_screen(show: Display) -> Screen:
     """Standard output, as wide and as colourful as it is; in a file, no line is broken."""
     if getattr(show, "output", None) is not None:
         return Screen(width=0)
-    surface = console(sys.stdout)
+    surface = make_console(sys.stdout)
     return Screen(surface.columns, is_coloured(surface, show), surface.is_terminal)
 
 
@@ -298,13 +300,13 @@ def repeated_words(chosen: Mapping[str, Any]) -> list[str]:
     return words
 
 
-def _repeated(chosen: Mapping[str, Any]) -> str:
+def _spell_chosen(chosen: Mapping[str, Any]) -> str:
     """The same, as a shell takes them."""
     words = repeated_words(chosen)
-    return f" {shell(words)}" if words else ""
+    return f" {quote_for_shell(words)}" if words else ""
 
 
-def shell(words: list[str]) -> str:
+def quote_for_shell(words: list[str]) -> str:
     """Words as a shell takes them."""
     from hosttune import quoting
 
@@ -323,7 +325,7 @@ def say(text: str) -> None:
     except OSError as error:
         if not isinstance(error, BrokenPipeError) and not is_gone(sys.stdout):
             raise
-        discard(sys.stdout)
+        discard_output(sys.stdout)
 
 
 def say_exactly(text: str) -> None:
@@ -340,10 +342,10 @@ def progress(text: str) -> None:
 
 def tell(text: str) -> None:
     """A line of talk, to standard error; it may hold names that come from the host."""
-    talk(f"{clean(text)}\n")
+    write_to_stderr(f"{clean(text)}\n")
 
 
-def conclude(command: str, writer: Writer, receipt: Receipt, status: int) -> int:
+def conclude_run(command: str, writer: Writer, receipt: Receipt, status: int) -> int:
     """The exit status of a run: that of the signal that stopped it, else `status`. Where its terminal went away, the
     next login is told what became of it.
     """
@@ -359,10 +361,10 @@ def conclude(command: str, writer: Writer, receipt: Receipt, status: int) -> int
 
 def tell_lines(text: str) -> None:
     """What a view has made, which has cleaned what it shows, to standard error."""
-    talk(f"{text}\n")
+    write_to_stderr(f"{text}\n")
 
 
 def write_json(data: Any) -> None:
-    from hosttune.codec import dumps
+    from hosttune.codec import dump_json
 
-    say(dumps(data))
+    say(dump_json(data))

@@ -24,11 +24,11 @@ class Shell(str, Enum):
 
 def completion(shell: Annotated[Shell, Argument(metavar="SHELL", help="bash, zsh or fish.")]) -> int:
     """Print the completion script of a shell."""
-    from hosttune.cli.command_tree import tree
+    from hosttune.cli.command_tree import read_tree
     from hosttune.cli.common import say
     from hosttune.cli.completion_scripts import SCRIPTS
     from hosttune.host.pager import switch_pager_off
 
     switch_pager_off()  # it is for a file
-    say(SCRIPTS[shell.value](tree()))
+    say(SCRIPTS[shell.value](read_tree()))
     return 0

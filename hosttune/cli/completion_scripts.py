@@ -22,7 +22,7 @@ def bash(root: Command) -> str:
     for command in commands:
         name = "/".join(("", *command.path)) if command.path else ""
         wanted += [
-            f"        {_pattern(name, option)}) {_bash_values(option)} ;;\n"
+            f"        {_make_pattern(name, option)}) {_bash_values(option)} ;;\n"
             for option in command.options
             if option.takes_value
         ]
@@ -73,7 +73,7 @@ complete -F _hosttune hosttune
 """
 
 
-def _pattern(command: str, option: Parameter) -> str:
+def _make_pattern(command: str, option: Parameter) -> str:
     return "|".join(f"'{command} {name}'" for name in option.names)
 
 
@@ -106,9 +106,7 @@ def _zsh_function(command: Command) -> str:
     if command.commands:
         specs += ["'1: :->command'", "'*:: :->rest'"]
         lines += ["    local line state state_descr context", "    local -A opt_args", "    local -a commands"]
-        lines += [
-            f"    commands=({' '.join(_single(f'{_colon(one.path[-1])}:{one.title}') for one in command.commands)})"
-        ]
+        lines += [f"    commands=({' '.join(_quote(_describe_command(one)) for one in command.commands)})"]
     specs += [_zsh_argument(argument) for argument in command.arguments]
     lines.append(f"    _arguments {'-C ' if command.commands else ''}-s -S \\\n        " + " \\\n        ".join(specs))
     if command.commands:
@@ -122,13 +120,13 @@ def _zsh_option(option: Parameter) -> str:
     names = f"{{{','.join(option.names)}}}" if len(option.names) > 1 else option.names[0]
     star = "'*'" if option.is_repeatable else f"'({' '.join(option.names)})'" if len(option.names) > 1 else ""
     equals = "=" if option.takes_value and option.names[-1].startswith("--") and len(option.names) == 1 else ""
-    value = f":{_colon(option.placeholder)}:{_zsh_action(option)}" if option.takes_value else ""
-    return f"{star}{names}{_single(f'{equals}[{_brackets(option.help)}]{value}')}"
+    value = f":{_escape_colon(option.placeholder)}:{_zsh_action(option)}" if option.takes_value else ""
+    return f"{star}{names}{_quote(f'{equals}[{_escape_brackets(option.help)}]{value}')}"
 
 
 def _zsh_argument(argument: Parameter) -> str:
     place = "*:" if argument.is_repeatable else ":" if argument.is_required else "::"
-    return _single(f"{place}{_colon(argument.placeholder)}:{_zsh_action(argument)}")
+    return _quote(f"{place}{_escape_colon(argument.placeholder)}:{_zsh_action(argument)}")
 
 
 def _zsh_action(parameter: Parameter) -> str:
@@ -139,16 +137,16 @@ def _zsh_action(parameter: Parameter) -> str:
     return "_files" if parameter.is_file else " "
 
 
-def _single(text: str) -> str:
+def _quote(text: str) -> str:
     return "'" + text.replace("'", "'\\''") + "'"
 
 
-def _colon(text: str) -> str:
+def _escape_colon(text: str) -> str:
     return text.replace(":", "\\:")
 
 
-def _brackets(text: str) -> str:
-    return _colon(text).replace("[", "\\[").replace("]", "\\]")
+def _escape_brackets(text: str) -> str:
+    return _escape_colon(text).replace("[", "\\[").replace("]", "\\]")
 
 
 def fish(root: Command) -> str:
@@ -160,8 +158,8 @@ def fish(root: Command) -> str:
     for command in root.walk():
         condition = _fish_condition(command, root)
         start = f"complete -c hosttune -n {condition}"
-        lines += [f"{start} -a {below.path[-1]} -d {_fish(below.title)}" for below in command.commands]
-        lines += [f"{start}{_fish_option(option)} -d {_fish(option.help)}" for option in command.options]
+        lines += [f"{start} -a {below.path[-1]} -d {_quote_for_fish(below.title)}" for below in command.commands]
+        lines += [f"{start}{_fish_option(option)} -d {_quote_for_fish(option.help)}" for option in command.options]
         lines += [f"{start} -a {_fish_words(one.values)}" for one in command.arguments if one.values]
         lines += [f"{start} -F" for one in command.arguments if one.is_file]
     return "\n".join(lines) + "\n"
@@ -178,7 +176,7 @@ def _fish_condition(command: Command, root: Command) -> str:
         below = " ".join(one.path[-1] for one in command.commands)
         seen += f"; and not __fish_seen_subcommand_from {others}" if others else ""
         seen += f"; and not __fish_seen_subcommand_from {below}" if below else ""
-    return _fish(seen)
+    return _quote_for_fish(seen)
 
 
 def _fish_option(option: Parameter) -> str:
@@ -193,11 +191,16 @@ def _fish_option(option: Parameter) -> str:
 def _fish_words(words: tuple[str, ...]) -> str:
     if len(words) > LONG:
         return "'(__hosttune_rule_ids)'"
-    return _fish(" ".join(word.replace(" ", "\\ ") for word in words))
+    return _quote_for_fish(" ".join(word.replace(" ", "\\ ") for word in words))
 
 
-def _fish(text: str) -> str:
+def _quote_for_fish(text: str) -> str:
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 SCRIPTS = {"bash": bash, "zsh": zsh, "fish": fish}
+
+
+def _describe_command(command: Command) -> str:
+    """As _describe takes it: NAME:TITLE (zshcompsys(1))."""
+    return f"{_escape_colon(command.path[-1])}:{command.title}"

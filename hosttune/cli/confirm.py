@@ -34,11 +34,11 @@ def confirm(
     """
     from hosttune.actions.run import open_for_change
     from hosttune.actions.trial import confirm as keep
-    from hosttune.actions.trial import lost, require_confirmable, still_coming_up
+    from hosttune.actions.trial import look_for_losses, require_confirmable, still_coming_up
     from hosttune.cli import common
-    from hosttune.codec import document
+    from hosttune.codec import make_document
     from hosttune.errors import Refused
-    from hosttune.views.masking import masked
+    from hosttune.views.masking import mask_data
     from hosttune.views.trial import ended_json, ended_report, trial_json, trial_report
 
     words = ["confirm", *([run] if run else []), *(["--anyway"] if anyway else [])]
@@ -51,17 +51,17 @@ def confirm(
         if trial is None:
             common.tell(f"hosttune: run {run} is not on trial: it stands")
             if show.is_json:
-                common.write_json(document(trial_json(None)))
+                common.write_json(make_document(trial_json(None)))
             return 0
         try:
-            found = lost(session, trial)
+            found = look_for_losses(session, trial)
         except Refused:
             if not anyway:
                 raise
             found = ()
         if any(one.is_known for one in found) and not anyway:
             if show.is_json:
-                common.write_json(masked(document(trial_json(trial, found, writer.now()))))
+                common.write_json(mask_data(make_document(trial_json(trial, found, writer.now()))))
             else:
                 common.say(trial_report(trial, found, page, writer.now()))
                 common.tell("hosttune: not confirmed; to keep it all the same: --anyway")
@@ -70,7 +70,7 @@ def confirm(
             return 1
         ended: TrialEnd = keep(session, writer, trial, common.progress)
     if show.is_json:
-        common.write_json(masked(ended_json(ended, found)))
+        common.write_json(mask_data(ended_json(ended, found)))
     else:
         common.say(ended_report(ended, found, page))
     _tell_gate(writer, ended)

@@ -50,11 +50,11 @@ def dataset(
         patience = Patience(budget)
         with closing(LiveLine()) as line:
 
-            def interrupted(*_: object) -> None:
+            def interrupt(*_: object) -> None:
                 patience.stop()
                 signal.signal(signal.SIGINT, before)  # a second one ends it at once
 
-            before = signal.signal(signal.SIGINT, interrupted)
+            before = signal.signal(signal.SIGINT, interrupt)
             try:
                 found = look(
                     path, Facts(reader), patience, is_exact=exact, with_headers=headers, follow=follow,

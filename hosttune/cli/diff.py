@@ -50,25 +50,25 @@ def diff(
     """
     from hosttune.cli.common import medium_of, open_screen
     from hosttune.cli.reports import deliver
-    from hosttune.codec import dumps
+    from hosttune.codec import dump_json
     from hosttune.views.comparison import compare
     from hosttune.views.diff import diff_json, diff_report
     from hosttune.views.page import Page
 
-    first, second = _words(a, b, since)
+    first, second = _split_words(a, b, since)
     comparison = _of_learned(first, second, choose)
     if comparison is None:
-        (one, known), (other, known_too) = _side(first, choose), _side(second, choose)
+        (one, known), (other, known_too) = _open_side(first, choose), _open_side(second, choose)
         comparison = compare(one, other, {**known, **known_too})
     if show.is_json:
-        deliver(dumps(diff_json(comparison)), show.output)
+        deliver(dump_json(diff_json(comparison)), show.output)
     else:
         page = Page(screen=open_screen(show), is_verbose=show.verbose, medium=medium_of(show))
         deliver(diff_report(comparison, page), show.output)
     return int(bool(comparison.differences))
 
 
-def _side(word: str, choose: Choose) -> tuple[Side, Mapping[str, About]]:
+def _open_side(word: str, choose: Choose) -> tuple[Side, Mapping[str, About]]:
     """One side and the rules behind it: a saved check as it was written, a record or this host as it is found now."""
     from hosttune.actions.writers import writer_of, written_at
     from hosttune.cli.common import open_session
@@ -76,11 +76,11 @@ def _side(word: str, choose: Choose) -> tuple[Side, Mapping[str, About]]:
     from hosttune.views.checked import about_rules
     from hosttune.views.comparison import Side, Written, files_of
 
-    if day := _day(word):
-        return _kept(day), about_rules(builtin_catalog().rules.values())
-    data = None if word == "live" else _document(word)
+    if day := _parse_day(word):
+        return _read_kept_report(day), about_rules(builtin_catalog().rules.values())
+    data = None if word == "live" else _read_document(word)
     if data is not None:
-        return _saved(data, word), about_rules(builtin_catalog().rules.values())
+        return _read_saved_side(data, word), about_rules(builtin_catalog().rules.values())
     session = open_session(HostOptions(host=None if word == "live" else [word], **asdict(choose)))
     plan, reader = session.plan(), session.reader
     paths = dict.fromkeys(path for finding in plan.findings for path in files_of(finding))
@@ -97,7 +97,7 @@ def _of_learned(first: str, second: str, choose: Choose) -> CheckComparison | No
     from hosttune.engine.catalog import builtin_catalog
     from hosttune.views.checked import about_rules
     from hosttune.views.comparison import compare
-    from hosttune.views.learned import sides
+    from hosttune.views.learned import make_sides
 
     files = (_file_of_learned(first), _file_of_learned(second))
     if files == (None, None):
@@ -109,7 +109,7 @@ def _of_learned(first: str, second: str, choose: Choose) -> CheckComparison | No
         if state is None:
             state, times = _seen_now(word, choose)  # noqa: PLW2901 - one of the two at most
         states.append(state)
-    one, other = sides(states[0], states[1], times)
+    one, other = make_sides(states[0], states[1], times)
     return compare(one, other, about_rules([rule]))
 
 
@@ -124,10 +124,10 @@ def _file_of_learned(word: str) -> LearnedState | None:
     from hosttune.host.console import load_bytes
     from hosttune.views.learned import LearnedState
 
-    if _day(word) or word == "live":
+    if _parse_day(word) or word == "live":
         return None
     if word == "learned":
-        kept = state.load(NAME, state.folder(FOLDER))
+        kept = state.load(NAME, state.name_folder(FOLDER))
         if kept is None:
             hint = "sudo hosttune health --learn keeps it; root alone reads it"
             raise HosttuneError(f"{PATH}: nothing was learned, or you may not read it", hint=hint)
@@ -158,10 +158,10 @@ def _seen_now(word: str, choose: Choose) -> tuple[LearnedState, float]:
     from hosttune.errors import HosttuneError
     from hosttune.facts.base import UnknownFact
     from hosttune.facts.baseline import learn_baseline
-    from hosttune.facts.counted import parts
+    from hosttune.facts.counted import list_parts
     from hosttune.views.learned import LearnedState
 
-    if _day(word) or (word != "live" and _document(word) is not None):
+    if _parse_day(word) or (word != "live" and _read_document(word) is not None):
         hint = "compare what was learned with a record, or with live"
         raise HosttuneError(f"{word}: a report of a check holds no parts and counters", hint=hint)
     session = open_session(HostOptions(host=None if word == "live" else [word], **asdict(choose)))
@@ -169,19 +169,19 @@ def _seen_now(word: str, choose: Choose) -> tuple[LearnedState, float]:
         learned = learn_baseline(session.facts, __version__)
     except UnknownFact as unknown:
         raise HosttuneError(f"{word}: {unknown.reason}", hint="look at the host itself, as root") from None
-    unseen = {kind: unknown.reason for kind, unknown in parts(session.facts)[1].items()}
+    unseen = {kind: unknown.reason for kind, unknown in list_parts(session.facts)[1].items()}
     times = session.policy.params_of(session.catalog.rules[BASELINE], session.catalog)["times"]
     return LearnedState(learned, unseen), times
 
 
-def _words(a: str | None, b: str | None, since: str | None) -> tuple[str, str]:
+def _split_words(a: str | None, b: str | None, since: str | None) -> tuple[str, str]:
     """The two sides, as words. Raises HosttuneError where they are not two."""
     from hosttune.errors import HosttuneError
 
     if since is not None:
         if a is not None:
             raise HosttuneError("--since compares with this host alone", hint=f"one of: {_TWO}")
-        if _day(since) is None:
+        if _parse_day(since) is None:
             raise HosttuneError(f"--since: {since!r} is no day", hint="write 2026-11-01, or yesterday (UTC)")
         return since, "live"
     if a is None or b is None:
@@ -189,7 +189,7 @@ def _words(a: str | None, b: str | None, since: str | None) -> tuple[str, str]:
     return a, b
 
 
-def _day(word: str) -> str | None:
+def _parse_day(word: str) -> str | None:
     import time
 
     from hosttune.actions.kept_reports import day_of
@@ -197,39 +197,39 @@ def _day(word: str) -> str | None:
     return day_of(word, time.time())
 
 
-def _today() -> str:
-    return _day("today") or ""
+def _format_today() -> str:
+    return _parse_day("today") or ""
 
 
-def _kept(day: str) -> Side:
+def _read_kept_report(day: str) -> Side:
     """The report that was kept on this day, or on the last one before. Raises HosttuneError where there is none, and
     for a day that is still to come.
     """
     from hosttune.actions.kept_reports import report_of
     from hosttune.errors import HosttuneError
 
-    if day > (today := _today()):
+    if day > (today := _format_today()):
         message = f"{day} is still to come (today is {today}, UTC): no report is of that day"
         raise HosttuneError(message, hint="for the last one that is kept: today")
     path, content = report_of(day)
-    data = _parsed(content)
+    data = _parse_document(content)
     if data is None:
         raise HosttuneError(f"{path}: is no report of hosttune check", hint="remove it, and name another day")
-    return _saved(data, path)
+    return _read_saved_side(data, path)
 
 
-def _document(path: str) -> dict[str, Any] | None:
+def _read_document(path: str) -> dict[str, Any] | None:
     """The JSON of a saved check; None where the file is something else, which the reader of records will tell."""
     from hosttune.errors import HosttuneError
     from hosttune.host.console import load_bytes
 
     try:
-        return _parsed(load_bytes(path))
+        return _parse_document(load_bytes(path))
     except HosttuneError:
         return None
 
 
-def _parsed(content: bytes) -> dict[str, Any] | None:
+def _parse_document(content: bytes) -> dict[str, Any] | None:
     import json
 
     try:
@@ -239,9 +239,9 @@ def _parsed(content: bytes) -> dict[str, Any] | None:
     return data if isinstance(data, dict) and isinstance(data.get("hosts"), list) else None
 
 
-def _saved(data: dict[str, Any], path: str) -> Side:
+def _read_saved_side(data: dict[str, Any], path: str) -> Side:
     """The one host of a saved check. Raises HosttuneError, and BadInput with every fault."""
-    from hosttune.codec import decoded, other_format
+    from hosttune.codec import decode_as, other_format
     from hosttune.errors import HosttuneError
     from hosttune.views.comparison import Side
 
@@ -252,4 +252,4 @@ def _saved(data: dict[str, Any], path: str) -> Side:
     if len(hosts) != 1 or not isinstance(hosts[0], dict):
         raise HosttuneError(f"{path}: holds {len(hosts)} hosts", hint="diff takes one on each side: check them singly")
     body = {field.name: hosts[0][field.name] for field in fields(Side) if field.name in hosts[0]}
-    return decoded(Side, body, f"{path}: hosts[0]")
+    return decode_as(Side, body, f"{path}: hosts[0]")

@@ -14,7 +14,7 @@ def disks(look: TargetOptions, show: DisplayOptions) -> int:
     from hosttune.facts import Facts, UnknownFact
     from hosttune.host import open_reader
     from hosttune.views.disks import disks_json, disks_of, disks_text
-    from hosttune.views.masking import masked
+    from hosttune.views.masking import mask_data
 
     reader = open_reader(root=look.root, host=one_host(look), hardware=look.hardware)
     try:
@@ -22,7 +22,7 @@ def disks(look: TargetOptions, show: DisplayOptions) -> int:
     except UnknownFact as unknown:
         raise HosttuneError(f"the disks are not known: {unknown.reason}") from None
     if show.is_json:
-        write_json(masked(disks_json(found)))
+        write_json(mask_data(disks_json(found)))
     else:
         say(disks_text(found, open_page(reader, look, show)))
     return 0

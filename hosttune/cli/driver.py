@@ -30,7 +30,7 @@ def driver(look: HostOptions, show: DisplayOptions) -> int:
     from hosttune.facts import Facts, RequestedNames
     from hosttune.host.cleaned import clean
     from hosttune.views.driver import driver_json, driver_table, driver_text
-    from hosttune.views.masking import masked
+    from hosttune.views.masking import mask_data
 
     reader, catalog, policy = load_choice(look)
     facts = Facts(reader, RequestedNames(units=frozenset(UNITS)))
@@ -39,7 +39,7 @@ def driver(look: HostOptions, show: DisplayOptions) -> int:
     is_reboot_advised = any("reboot" in state.way_out for state in table.states)
     obstacles = _find_obstacles(reader, catalog, policy) if is_reboot_advised else []
     if show.is_json:
-        write_json(masked({**driver_json(table, page), "before_reboot": obstacles}))
+        write_json(mask_data({**driver_json(table, page), "before_reboot": obstacles}))
     else:
         say(driver_text(table, page))
         say("".join(f"\nNo reboot before this is solved: {clean(one)}\n" for one in obstacles))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.cli.options import Interrupted
 from hosttune.errors import HosttuneError
-from hosttune.host.console import console, discard, talk
+from hosttune.host.console import discard_output, make_console, write_to_stderr
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,29 +39,31 @@ def run_command(act: Callable[[], int], *, debug: bool = False) -> int:
     except HosttuneError as error:
         return report_error(error)
     except (Interrupted, KeyboardInterrupt) as error:
-        return _signalled(error.args)
+        return _status_of_signal(error.args)
     except Exception as error:
         if isinstance(error, OSError) and error.errno in _NO_ROOM and error.filename is None:
-            discard(sys.stdout)  # else the interpreter tries once more at its end, and says 120
-            return _trouble(f"the output cannot be written: {error.strerror}", "")
+            discard_output(sys.stdout)  # else the interpreter tries once more at its end, and says 120
+            return _report_trouble(f"the output cannot be written: {error.strerror}", "")
         if debug:
             raise
         message = f"this is a fault of hosttune itself: {type(error).__name__}: {error}"
-        return _trouble(message, "please report it with the output of the same command with --debug")
+        return _report_trouble(message, "please report it with the output of the same command with --debug")
 
 
-def _signalled(number: tuple[object, ...]) -> int:
+def _status_of_signal(number: tuple[object, ...]) -> int:
     """128 + the signal, as shells report it; none is Ctrl-C's."""
     came = number[0] if number and isinstance(number[0], int) else signal.SIGINT
-    return _trouble("interrupted" if came == signal.SIGINT else f"ended by {signal.Signals(came).name}", "", 128 + came)
+    return _report_trouble(
+        "interrupted" if came == signal.SIGINT else f"ended by {signal.Signals(came).name}", "", 128 + came
+    )
 
 
 def report_error(error: HosttuneError) -> int:
     """Tell an error on standard error; the exit status."""
-    return _trouble(error.message, error.hint)
+    return _report_trouble(error.message, error.hint)
 
 
-def _trouble(message: str, hint: str, status: int = TROUBLE) -> int:
+def _report_trouble(message: str, hint: str, status: int = TROUBLE) -> int:
     for number, line in enumerate(message.splitlines() or [""]):
         _tell(line, "hosttune: " if number == 0 else "  ")
     for line in hint.splitlines():
@@ -72,10 +74,10 @@ def _trouble(message: str, hint: str, status: int = TROUBLE) -> int:
 def _tell(text: str, head: str) -> None:
     """A line on standard error, in lines that fit where that is a terminal: a pipe gets it whole."""
     from hosttune.host.cleaned import clean
-    from hosttune.views.terminal import width_of, wrapped
+    from hosttune.views.terminal import width_of, wrap_text
 
-    surface = console(sys.stderr)
+    surface = make_console(sys.stderr)
     line = f"{head}{clean(text)}"
     if surface.is_terminal and width_of(line) > surface.columns:
-        line = "\n".join(wrapped(clean(text), surface.columns, first=head, rest="    "))
-    talk(line + "\n")
+        line = "\n".join(wrap_text(clean(text), surface.columns, first=head, rest="    "))
+    write_to_stderr(line + "\n")

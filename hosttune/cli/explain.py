@@ -32,14 +32,14 @@ def explain(
     from hosttune.cli.common import load_choice, open_page, tell_idle
     from hosttune.cli.reports import deliver, profile_text
     from hosttune.cli.rule_files import source_of
-    from hosttune.codec import dumps
+    from hosttune.codec import dump_json
     from hosttune.errors import HosttuneError
-    from hosttune.views.explain import explain_json, explain_report, explained
+    from hosttune.views.explain import explain_json, explain_report, explain_rule
 
     reader, catalog, policy = load_choice(look)
     if rule is None:
         return _list_differing(reader, catalog, policy, look, show)
-    asked = _named(rule, catalog)
+    asked = _find_rule(rule, catalog)
     if source:
         if show.format is not ReportFormat.TEXT:
             raise HosttuneError("--source shows a file as it is, and in no other format", hint="leave --format out")
@@ -50,8 +50,8 @@ def explain(
     tell_idle(session, plan, everything=True)
     findings = name_writers(plan.findings, reader, ask=True)
     chosen = profile_text(replace(session, policy=policy))
-    one = explained(session.selected[0], session.facts, policy, catalog, findings, chosen)
-    text = dumps(explain_json(one)) if show.is_json else explain_report(one, open_page(reader, look, show))
+    one = explain_rule(session.selected[0], session.facts, policy, catalog, findings, chosen)
+    text = dump_json(explain_json(one)) if show.is_json else explain_report(one, open_page(reader, look, show))
     deliver(text, show.output)
     return 0
 
@@ -72,17 +72,17 @@ def _list_differing(reader: Reader, catalog: Catalog, policy: Policy, look: Host
     return 0
 
 
-def _named(name: str, catalog: Catalog) -> Rule:
+def _find_rule(name: str, catalog: Catalog) -> Rule:
     """The rule that goes by this name now; a word on standard error where that is another one than was typed."""
     from hosttune.cli.common import tell
     from hosttune.engine.gone import GONE, gone_note
-    from hosttune.engine.policy import name_notes, nearest
+    from hosttune.engine.policy import name_notes, suggest_nearest
     from hosttune.errors import HosttuneError
 
     ends = [one for one in catalog.rules if one.endswith(f"-{name}")]
     rule = catalog.rules.get(catalog.current(name)) or (catalog.rules[ends[0]] if len(ends) == 1 else None)
     if rule is None:
-        near = "" if name in GONE else nearest(name, catalog.rules)
+        near = "" if name in GONE else suggest_nearest(name, catalog.rules)
         message = gone_note(name) if name in GONE else f"no rule is called {name}"
         raise HosttuneError(message, hint=near or "see: hosttune rules")
     for note in name_notes(catalog, (name,)):

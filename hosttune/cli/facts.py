@@ -27,16 +27,16 @@ def facts(
     from hosttune.codec import to_json
     from hosttune.engine.catalog import builtin_catalog
     from hosttune.engine.lint import fact_types
-    from hosttune.engine.policy import nearest
+    from hosttune.engine.policy import suggest_nearest
     from hosttune.errors import HosttuneError
     from hosttune.facts import SUBJECTS, Facts, RequestedNames
     from hosttune.host import open_reader
     from hosttune.views.facts import asked_of, facts_json, facts_text, subjects_text
-    from hosttune.views.masking import masked
+    from hosttune.views.masking import mask_data
 
     for name in subjects or ():
         if name not in (*SUBJECTS, EVERYTHING):
-            hint = nearest(name, SUBJECTS) or f"there is: {', '.join(SUBJECTS)}"
+            hint = suggest_nearest(name, SUBJECTS) or f"there is: {', '.join(SUBJECTS)}"
             raise HosttuneError(f"no fact is called {name}", hint=hint)
     reader = open_reader(root=look.root, host=one_host(look), hardware=look.hardware)
     if not subjects and not show.is_json:
@@ -48,9 +48,9 @@ def facts(
     wanted = list(SUBJECTS if is_everything else dict.fromkeys(subjects or ()))
     collected.prefetch(wanted)
     if show.is_json:
-        write_json(facts_json({name: masked(to_json(getattr(collected, name))) for name in wanted}))
+        write_json(facts_json({name: mask_data(to_json(getattr(collected, name))) for name in wanted}))
     else:
         kinds = {name: fact_types()[name] for name in wanted}
-        data = {name: masked(asked_of(getattr(collected, name), kind)) for name, kind in kinds.items()}
+        data = {name: mask_data(asked_of(getattr(collected, name), kind)) for name, kind in kinds.items()}
         say(facts_text(data, kinds, open_page(reader, look, show), is_short=is_everything))
     return 0

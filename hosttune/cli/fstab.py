@@ -48,7 +48,7 @@ def fstab(
     from hosttune.facts import Facts
     from hosttune.facts.storage.fstab_lines import PATH, excess_of, parse
     from hosttune.host import open_reader
-    from hosttune.host.console import console, load_bytes
+    from hosttune.host.console import load_bytes, make_console
     from hosttune.resources.storage.fstab_lint import in_order
     from hosttune.resources.storage.fstab_lint import lint as lint_document
     from hosttune.resources.storage.fstab_plan import tune
@@ -81,7 +81,7 @@ def fstab(
     if show.is_json:
         write_json(view.fstab_json(document, remarks, tuning))
     elif tuning:
-        say_exactly(view.diff_text(document, tuning, screen, is_exact=not console(sys.stdout).is_terminal))
+        say_exactly(view.diff_text(document, tuning, screen, is_exact=not make_console(sys.stdout).is_terminal))
         if is_all:
             tell_lines(view.left_text(tuning, screen))
     status = view.lint_status(remarks or (), strict=strict)

@@ -68,11 +68,11 @@ def require_one_boot(plan: Plan, planned: TrialPlan) -> None:
         )
 
 
-def intent(plan: Plan, planned: TrialPlan | None = None) -> Lines:
+def describe_intent(plan: Plan, planned: TrialPlan | None = None) -> Lines:
     """What --reboot will do, before the yes."""
     from hosttune.engine.reboot import boots_of
     from hosttune.views.document import Lines, Say
-    from hosttune.views.terminal import counted
+    from hosttune.views.terminal import say_count
 
     if planned is not None and planned.is_any:
         when = " as soon as what takes effect at once is confirmed" if planned.has_live else ""
@@ -83,24 +83,24 @@ def intent(plan: Plan, planned: TrialPlan | None = None) -> Lines:
     if not boots:
         return Lines("Reboot", (Say("Nothing of this waits for a boot: hosttune will not boot this host."),))
     text = (
-        f"hosttune will boot this host at most {counted(boots, 'time')}, and go on after it by itself, with what this "
-        "policy wants and risks no more than this plan. Where it stands: sudo hosttune status"
+        f"hosttune will boot this host at most {say_count(boots, 'time')}, and go on after it by itself, with what "
+        "this policy wants and risks no more than this plan. Where it stands: sudo hosttune status"
     )
     return Lines("Reboot", (Say(text),))
 
 
-def stay() -> int:
+def do_not_boot() -> int:
     """No boot, and none is needed."""
     return 0
 
 
-def _cannot() -> int:
+def refuse_boot() -> int:
     """No boot, though one is needed: what was asked for is not at its end."""
     return 1
 
 
 def give_up(look: HostOptions, writer: Writer, why: str) -> None:
-    """What somebody does by hand now is their last word: nothing goes on after the next boot."""
+    """What someone does by hand now is their last word: nothing goes on after the next boot."""
     if look.root:
         return
     from hosttune.actions.going_on import give_up as leave
@@ -110,7 +110,7 @@ def give_up(look: HostOptions, writer: Writer, why: str) -> None:
         tell(f"hosttune: the apply --yes --reboot of before does not go on after the next boot: {why}")
 
 
-def arrange(
+def arrange_boot(
     session: Session,
     writer: Writer,
     plan: Plan,
@@ -124,16 +124,16 @@ def arrange(
     """
     from pathlib import Path
 
-    from hosttune.actions.going_on import arrange as leave
+    from hosttune.actions.going_on import arrange_going_on as leave
     from hosttune.actions.trial import TrialEnd
     from hosttune.cli.common import repeated_words, tell
     from hosttune.engine.approval import approval_of
     from hosttune.engine.reboot import boots_of
 
     if isinstance(tried, TrialEnd) or not (tried or receipt.reboot_reasons):
-        return stay
+        return do_not_boot
     if not _may_boot(session, writer, receipt):
-        return _cannot
+        return refuse_boot
     if tried is not None:
         return partial(_boot_on_trial, session, writer, tried)
     files = {name: str(Path(path).absolute()) for name in ("policy", "rules") if (path := getattr(look, name))}
@@ -146,13 +146,13 @@ def arrange(
         leave(writer, words, "\n".join(covered), receipt.reboot_reasons, max(1, boots_of(plan)), first)
     except HosttuneError as error:  # what was made is told all the same
         tell(f"hosttune: this host is not booted: {error.message}")
-        return _cannot
+        return refuse_boot
     return partial(_boot, session, writer)
 
 
 def _may_boot(session: Session, writer: Writer, receipt: Receipt) -> bool:
     """Whether a boot makes nothing worse; where it does, that is told."""
-    from hosttune.actions.ready import at_work, jobs
+    from hosttune.actions.ready import at_work, list_jobs
     from hosttune.cli.common import tell
     from hosttune.facts.storage.lasting import why_nothing_lasts
     from hosttune.resources import describe_place
@@ -163,7 +163,7 @@ def _may_boot(session: Session, writer: Writer, receipt: Receipt) -> bool:
         *([] if receipt.verified else ["what was made did not verify"]),
         *receipt.reboot_obstacles,
         *([f"what was made would be lost: {in_memory}"] if in_memory else []),
-        *jobs(writer, session.policy),
+        *list_jobs(writer, session.policy),
         *at_work(writer),
     ]
     if obstacles:
@@ -205,19 +205,19 @@ def _boot(session: Session, writer: Writer, run: str = "") -> int:
     from hosttune.actions.apply import reboot_obstacles
     from hosttune.actions.examine import faults_of
     from hosttune.actions.interrupted import trial_of
-    from hosttune.actions.ready import LOCK_S, at_work, jobs, read_state, reboot
+    from hosttune.actions.ready import LOCK_S, at_work, list_jobs, read_state, reboot
     from hosttune.cli.common import tell
     from hosttune.cli.ready import COMES_S, await_end
-    from hosttune.host.lock import locked
+    from hosttune.host.lock import hold_lock
 
-    with locked(wait_s=LOCK_S):  # who confirms holds it for a moment
+    with hold_lock(wait_s=LOCK_S):  # who confirms holds it for a moment
         state, trial = read_state(writer), trial_of(writer)
         stands = (trial is not None and trial.run == run) if run else (state is not None and state.goes_on)
         if not stands:
             tell("hosttune: this host is not booted: another run came between; see: sudo hosttune history")
             return 1
         blockers = reboot_obstacles(faults_of(session, writer))  # the wait for a confirmation may have been long
-        if busy := "; ".join((*blockers, *jobs(writer, session.policy), *at_work(writer))):
+        if busy := "; ".join((*blockers, *list_jobs(writer, session.policy), *at_work(writer))):
             after = "the next boot is on trial" if run else "it goes on after the next boot"
             tell(f"hosttune: this host is not booted: {busy}; {after}")
             return 1

@@ -45,9 +45,9 @@ def health(
     nagios: 1 impaired, 2 unfit, 3 unknown.
     """
     if learn:
-        return _learned(look, show, within)
+        return _learn_health(look, show, within)
     if look.root is not None or look.host or sys.stdout is not sys.__stdout__:
-        return _in_a_line(partial(_told, look, show, within), show)
+        return _in_a_line(partial(_judge_health, look, show, within), show)
     return _in_a_line(partial(_told_apart, look, show, within), show)
 
 
@@ -71,35 +71,35 @@ def _told_apart(look: LookOnly, show: ShowHealth, within: str) -> int:
     from hosttune.cli.ending import run_command
     from hosttune.host.apart import run_apart
 
-    act = partial(_in_a_line, partial(_told, look, show, within), show)
-    status = run_apart(lambda: run_command(act, debug="--debug" in sys.argv), _seconds(within) + _GRACE_S)
+    act = partial(_in_a_line, partial(_judge_health, look, show, within), show)
+    status = run_apart(lambda: run_command(act, debug="--debug" in sys.argv), _parse_seconds(within) + _GRACE_S)
     if status is None:
         message = "the look did not end in time: something of this host hangs in the kernel"
         raise HosttuneError(message, hint="see what waits in state D: ps -eo pid,user,stat,wchan:25,args")
     return status
 
 
-def _told(look: LookOnly, show: ShowHealth, within: str) -> int:
+def _judge_health(look: LookOnly, show: ShowHealth, within: str) -> int:
     from hosttune.actions.health import name_gpus
     from hosttune.cli.common import open_page
     from hosttune.cli.reports import deliver
-    from hosttune.codec import dumps
+    from hosttune.codec import dump_json
     from hosttune.views.health import health_json, health_line, health_prometheus, health_status, health_text
-    from hosttune.views.masking import masked
+    from hosttune.views.masking import mask_data
     from hosttune.views.terminal import Screen
 
-    found, session = _looked(look, within)
+    found, session = _look_at_health(look, within)
     reader = session.reader
     created = datetime.fromtimestamp(reader.now(), timezone.utc)
     page = open_page(reader, look, show)
     if show.format is HealthFormat.JSON:
-        text = dumps(masked(health_json(found, page.host, created.isoformat(timespec="seconds"))))
+        text = dump_json(mask_data(health_json(found, page.host, created.isoformat(timespec="seconds"))))
     elif show.format is HealthFormat.PROMETHEUS:
         text = health_prometheus(found, int(created.timestamp()))
     elif show.format is HealthFormat.TEXT:
         titles = {rule.id: rule.title for rule in session.selected}
         own_page = page if show.output is None else replace(page, screen=Screen(width=0))
-        gpus = name_gpus(session, min(_seconds(within), _NAMES_S)) if _has_answer(found) else {}
+        gpus = name_gpus(session, min(_parse_seconds(within), _NAMES_S)) if _has_answer(found) else {}
         text = health_text(found, own_page, titles, gpus)
     else:
         text = health_line(found, show.format.value)
@@ -113,13 +113,13 @@ def _has_answer(found: NodeHealth) -> bool:
     return _OF_GPUS in found.asked and not is_late
 
 
-def _learned(look: LookOnly, show: ShowHealth, within: str) -> int:
+def _learn_health(look: LookOnly, show: ShowHealth, within: str) -> int:
     from hosttune.actions.health import BASELINE, learn, refuse_unlike
     from hosttune.cli.common import require_root
     from hosttune.cli.reports import deliver
     from hosttune.engine.health import Fitness
     from hosttune.facts import Facts
-    from hosttune.facts.baseline import is_sibling, written
+    from hosttune.facts.baseline import is_sibling, write_learned
     from hosttune.host.live import LiveReader
     from hosttune.verdict_words import FITNESS
     from hosttune.views.health import learned_text
@@ -127,7 +127,7 @@ def _learned(look: LookOnly, show: ShowHealth, within: str) -> int:
     if look.root is not None:
         raise HosttuneError("an image has no hardware to learn", hint="learn it on the host that runs it")
     require_root(["health", "--learn"], look)
-    found, session = _looked(look, within, without=BASELINE)
+    found, session = _look_at_health(look, within, without=BASELINE)
     if found.fitness > Fitness.UNKNOWN:
         verdict = FITNESS[found.fitness.value].verdict
         message = f"nothing was learned, for the host is {verdict}: {found.points[0].sentence}"
@@ -137,25 +137,25 @@ def _learned(look: LookOnly, show: ShowHealth, within: str) -> int:
     refuse_unlike(session, own)
     learned = learn(session)
     told = learned_text(learned, found, is_sibling=is_sibling(learned, own))
-    deliver(written(learned) if show.format is HealthFormat.JSON else told, show.output)
+    deliver(write_learned(learned) if show.format is HealthFormat.JSON else told, show.output)
     return 0
 
 
-def _looked(look: LookOnly, within: str, *, without: str = "") -> tuple[NodeHealth, Session]:
+def _look_at_health(look: LookOnly, within: str, *, without: str = "") -> tuple[NodeHealth, Session]:
     """The health as all rules tell it that may, but for `without`."""
     from hosttune.actions.examine import examine
     from hosttune.actions.health import ask, health_rules
     from hosttune.cli.common import load_choice
     from hosttune.engine.health import judge
 
-    seconds = _seconds(within)
+    seconds = _parse_seconds(within)
     reader, catalog, policy = load_choice(look)
     rules = tuple(rule for rule in health_rules(catalog, policy) if rule != without)
     session = examine(reader, catalog, replace(policy, sole=rules), collect=False)
     return judge(ask(session, seconds) if rules else (), policy.drains, policy.sole), session
 
 
-def _seconds(text: str) -> float:
+def _parse_seconds(text: str) -> float:
     import re
 
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|)", text.strip())

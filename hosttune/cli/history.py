@@ -13,10 +13,10 @@ def history(look: TargetOptions, show: ShowReport) -> int:
     from hosttune.actions.receipts import kept_receipts, path_of
     from hosttune.cli.common import one_host, open_page, trial_of
     from hosttune.cli.reports import deliver
-    from hosttune.codec import dumps
+    from hosttune.codec import dump_json
     from hosttune.host import open_reader
     from hosttune.views.history import history_json, history_report
-    from hosttune.views.masking import masked
+    from hosttune.views.masking import mask_data
     from hosttune.views.trial import standing_words, trial_json
 
     reader = open_reader(root=look.root, host=one_host(look), hardware=look.hardware)
@@ -24,7 +24,7 @@ def history(look: TargetOptions, show: ShowReport) -> int:
     trial = trial_of(reader)
     if show.is_json:
         told = trial_json(trial, now=reader.now()) if trial else None
-        deliver(dumps(masked(history_json(journal, still_back(journal, reader), told))), show.output)
+        deliver(dump_json(mask_data(history_json(journal, still_back(journal, reader), told))), show.output)
     else:
         words = {trial.run: standing_words(trial, reader.now())} if trial else {}
         receipts = {run: path_of(run) for run in kept_receipts(reader)}

@@ -31,7 +31,7 @@ def init(
     from hosttune.errors import HosttuneError
     from hosttune.facts import Facts
     from hosttune.host import open_reader
-    from hosttune.host.console import program
+    from hosttune.host.console import spell_program
     from hosttune.host.replace import replace
     from hosttune.values import ABSENT, FileValue, Unreadable
 
@@ -44,7 +44,7 @@ def init(
     is_free = there is ABSENT or (isinstance(there, bytes) and not has_content(there))
     why_not = f"cannot be read: {there.reason}" if isinstance(there, Unreadable) else "is there already"
     if yes and not is_free:
-        raise HosttuneError(f"{PATH} {why_not}; nothing was written", hint=f"edit it, then: {program()} policy")
+        raise HosttuneError(f"{PATH} {why_not}; nothing was written", hint=f"edit it, then: {spell_program()} policy")
     found = propose(Facts(reader))
     session = open_session(reader=reader, profile=found.profile if found else "base")
     titles = {rule.id: rule.title for rule in session.selected}
@@ -52,8 +52,8 @@ def init(
     say(text)
     if yes and not isinstance(there, Unreadable):
         replace("/", PATH, FileValue(text.encode()), expected=there)
-        tell(f"hosttune: written to {PATH}; what it does here: {program()} check")
+        tell(f"hosttune: written to {PATH}; what it does here: {spell_program()} check")
     elif not host:
-        way = f"to write it to {PATH}: sudo {program()} init --yes" if is_free else f"{PATH} {why_not}"
+        way = f"to write it to {PATH}: sudo {spell_program()} init --yes" if is_free else f"{PATH} {why_not}"
         tell(f"hosttune: {way}")
     return 0

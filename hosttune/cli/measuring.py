@@ -14,17 +14,17 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def measured(page: Page, bench: Callable[[Callable[[str], None]], T]) -> T | None:
-    """Run a bench, which gets somebody to tell of its progress. A closed gate is an answer, too: it is told, and None
+def run_measured(page: Page, bench: Callable[[Callable[[str], None]], T]) -> T | None:
+    """Run a bench, which gets someone to tell of its progress. A closed gate is an answer, too: it is told, and None
     comes back.
     """
     from hosttune.cli.common import tell
     from hosttune.errors import HosttuneError
     from hosttune.measure.bench.gates import GateClosed
-    from hosttune.measure.bench.scratch import leftovers
+    from hosttune.measure.bench.scratch import find_leftovers
     from hosttune.views.measure.bench import leftover_text
 
-    if left := leftover_text(leftovers(), page):
+    if left := leftover_text(find_leftovers(), page):
         tell(f"hosttune: {left}")
     try:
         with progress_line() as line:
@@ -55,15 +55,15 @@ def keep_result(save: Callable[[], None]) -> None:
 def progress_line() -> Iterator[Callable[[str], None]]:
     """One line on standard error, written over and over and gone at the end; nothing where that is no terminal."""
     from hosttune.host.cleaned import clean
-    from hosttune.host.console import talk
+    from hosttune.host.console import write_to_stderr
 
     if not sys.stderr.isatty():
         yield lambda _: None
         return
     try:
-        yield lambda text: talk(f"\r\x1b[K  {clean(text)}")
+        yield lambda text: write_to_stderr(f"\r\x1b[K  {clean(text)}")
     finally:
-        talk("\r\x1b[K")
+        write_to_stderr("\r\x1b[K")
 
 
 def page_of(show: DisplayOptions) -> Page:
@@ -86,8 +86,8 @@ def warn_of_dropping() -> None:
     if not LiveReader().is_privileged:
         return
     from hosttune.cli.common import tell
-    from hosttune.measure.bench.bystanders import bystanders
+    from hosttune.measure.bench.bystanders import list_bystanders
 
-    others = bystanders()
+    others = list_bystanders()
     whose = f"; now at work here: {', '.join(others)}" if others else ""
     tell(f"hosttune: --drop-caches makes every program of this host read from the disk again{whose}")

@@ -50,7 +50,7 @@ class AskedTrial:
         return TrialTerms(within_s, by, boot=says.boot if says else True)
 
 
-def foreseen(session: Session, plan: Plan, asked: AskedTrial) -> TrialPlan | None:
+def foresee_trial(session: Session, plan: Plan, asked: AskedTrial) -> TrialPlan | None:
     """How the plan would be tried; None where nothing is to be, or there is nothing to do. What a policy says of trials
     is meant for the machines that run it, not for their image.
     """
@@ -63,16 +63,16 @@ def foreseen(session: Session, plan: Plan, asked: AskedTrial) -> TrialPlan | Non
     return foresee(session, plan, terms)
 
 
-def shown(session: Session, plan: Plan, planned: TrialPlan | None, asked: AskedTrial) -> PlannedTrial | None:
+def describe_trial(session: Session, plan: Plan, planned: TrialPlan | None, asked: AskedTrial) -> PlannedTrial | None:
     """The part of the plan that tells of a trial; of none, whether one should be asked for."""
-    from hosttune.cli.common import shell
+    from hosttune.cli.common import quote_for_shell
     from hosttune.views.document import Say
     from hosttune.views.plan import PlannedTrial
 
     if planned is not None:
         from hosttune.views.trial import planned_trial
 
-        words = f" {shell(asked.words)}" if asked.words else ""
+        words = f" {quote_for_shell(asked.words)}" if asked.words else ""
         return PlannedTrial((planned_trial(planned),), words)
     if asked.within is None and wants_hint(plan, session.reader):
         text = (
@@ -84,7 +84,7 @@ def shown(session: Session, plan: Plan, planned: TrialPlan | None, asked: AskedT
 
 
 def wants_hint(plan: Plan, reader: Reader) -> bool:
-    """Whether a boot is to show what was done to it, and nobody sits at the console."""
+    """Whether a boot is to show what was done to it, and no one sits at the console."""
     from hosttune.actions.connection import read_login
 
     at_boot = any(change.activation is Activation.REBOOT for change in plan.changes)
@@ -142,7 +142,7 @@ def receipt_json(trial: TrialRun | TrialEnd | None, reader: Reader) -> dict[str,
     return {"trial": trial_json(one, now=reader.now())}
 
 
-def status(trial: TrialRun | TrialEnd | None, of_run: int) -> int:
+def status_of_trial(trial: TrialRun | TrialEnd | None, of_run: int) -> int:
     """The exit status: what could not be put on trial and went back is no success."""
     from hosttune.actions.trial import TrialEnd
     from hosttune.actions.trial_state import TrialState

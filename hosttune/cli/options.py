@@ -1,6 +1,6 @@
 """How a command says what it is asked, and the options that commands share, each written down once.
 
-Without typer: what words of a command line become of it stands in `words.py`, what a request becomes in `served.py`.
+Without typer: what words of a command line become of it is in `words.py`, what a request becomes in `served.py`.
 """
 
 from __future__ import annotations
@@ -100,9 +100,9 @@ def parse_disturb(word: str) -> Disturbs:
         found = Disturbs(word)
     except ValueError:
         raise HosttuneError(f"--disturb: {word!r} is unknown", hint=f"use one of: {', '.join(DISTURB_WORDS)}") from None
-    from hosttune.host.console import talk
+    from hosttune.host.console import write_to_stderr
 
-    talk(f"hosttune: --disturb '{word}' is now written --disturb {found.word}\n")
+    write_to_stderr(f"hosttune: --disturb '{word}' is now written --disturb {found.word}\n")
     return found
 
 

@@ -30,7 +30,7 @@ def plan(
     from hosttune.cli import on_trial
     from hosttune.cli.common import open_session, tell, tell_idle
     from hosttune.cli.reports import deliver, of_session
-    from hosttune.codec import dumps, plan_to_json
+    from hosttune.codec import dump_json, plan_to_json
     from hosttune.errors import HosttuneError
     from hosttune.host import output
     from hosttune.host.door import source_of
@@ -50,24 +50,24 @@ def plan(
     plan = session.plan()
     tell_idle(session, plan, everything=show.verbose)
     asked = on_trial.AskedTrial(None, None, without_return=False)
-    planned = on_trial.foreseen(session, plan, asked)
-    trial = on_trial.shown(session, plan, planned, asked)
+    planned = on_trial.foresee_trial(session, plan, asked)
+    trial = on_trial.describe_trial(session, plan, planned, asked)
     one = of_session(session, plan, look, show)
     if file is not None:
-        output.save(file, dumps(plan_to_json(one.plan)).encode("ascii"))
+        output.save(file, dump_json(plan_to_json(one.plan)).encode("ascii"))
         tell(f"hosttune: the plan is saved in {file}")
-    deliver(_rendered(show.format, one, planned, trial), show.output)
+    deliver(_render_plan(show.format, one, planned, trial), show.output)
     return exit_status(one.plan, strict=False)
 
 
-def _rendered(form: ReportFormat, one: Checked, planned: TrialPlan | None, trial: PlannedTrial | None) -> str:
+def _render_plan(form: ReportFormat, one: Checked, planned: TrialPlan | None, trial: PlannedTrial | None) -> str:
     """The plan in its format."""
     if form is ReportFormat.JSON:
         from hosttune.cli.on_trial import planned_json
-        from hosttune.codec import dumps, plan_to_json
-        from hosttune.views.masking import masked
+        from hosttune.codec import dump_json, plan_to_json
+        from hosttune.views.masking import mask_data
 
-        return dumps(masked(plan_to_json(one.plan) | planned_json(planned)))
+        return dump_json(mask_data(plan_to_json(one.plan) | planned_json(planned)))
     from hosttune.views.plan import plan_report
 
     return plan_report(one, trial=trial)

@@ -25,7 +25,7 @@ def policy(
 
     Exit status: 0 all of it does something, 1 something does not, 2 it has faults.
     """
-    from hosttune.actions.policy_look import place, remarks
+    from hosttune.actions.policy_look import list_remarks, place_policy
     from hosttune.cli.common import open_page, say, tell_notes, write_json
     from hosttune.engine.catalog import load_catalog
     from hosttune.host import open_reader
@@ -35,9 +35,9 @@ def policy(
     placed = []
     for record in records:
         reader = open_reader(root=root, host=record)
-        placed.append(place(reader, load_catalog(reader, rules), file))
+        placed.append(place_policy(reader, load_catalog(reader, rules), file))
     tell_notes(*(one.policy for one in placed))
-    found = remarks(tuple(placed))
+    found = list_remarks(tuple(placed))
     if show.is_json:
         write_json(policy_json(tuple(placed), found))
     else:

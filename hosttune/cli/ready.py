@@ -48,8 +48,8 @@ def ready(
     from hosttune.facts.base import UnknownFact
     from hosttune.host import open_writer
     from hosttune.host.cleaned import clean
-    from hosttune.host.lock import locked
-    from hosttune.views.prometheus import metrics
+    from hosttune.host.lock import hold_lock
+    from hosttune.views.prometheus import render_metrics
     from hosttune.views.ready import READY_METRICS, ready_text
 
     if look.root or look.host:
@@ -64,11 +64,11 @@ def ready(
     now = boot_id(writer)
 
     def tell_metrics(state: ReadyState) -> None:
-        if why := write_metrics(writer, state, lambda rows: metrics(READY_METRICS, rows)):
+        if why := write_metrics(writer, state, lambda rows: render_metrics(READY_METRICS, rows)):
             common.tell(f"hosttune: {why}")
 
     try:
-        with locked(wait_s=LOCK_S):
+        with hold_lock(wait_s=LOCK_S):
             last = read_state(writer)
             if go_on and not (last and last.goes_on):
                 common.tell("hosttune: there is nothing to go on with")
@@ -77,10 +77,10 @@ def ready(
             if go_on and last and now in last.reboots:
                 common.tell(f"hosttune: the boot after which it goes on has not come yet ({last.sentence})")
                 return 1
-            state = _brought(look, writer, tell_metrics, go_on=go_on)
+            state = _bring_to_plan(look, writer, tell_metrics, go_on=go_on)
             if not state.goes_on:
                 remove(writer)
-    except (HosttuneError, UnknownFact) as error:  # nobody is there to whom it could be said; what is kept stays
+    except (HosttuneError, UnknownFact) as error:  # no one is there to whom it could be said; what is kept stays
         looked_at = ReadyState(Standing.WORKING, now, clean(""), at=int(writer.now()))
         state = not_ready(looked_at, "hold", sentence_of(error))
         tell_state(writer, state)
@@ -93,7 +93,7 @@ def ready(
     return int(state.standing in {Standing.HELD, Standing.STOPPED})
 
 
-def _brought(look: LookOnly, writer: Writer, begins: Callable[[ReadyState], None], *, go_on: bool) -> ReadyState:
+def _bring_to_plan(look: LookOnly, writer: Writer, begins: Callable[[ReadyState], None], *, go_on: bool) -> ReadyState:
     """Bring the host to its plan, and boot it where that is to be: what became of it, which is kept. `begins` hears of
     it first. The caller holds the lock. Raises HosttuneError where nothing can be kept.
     """
@@ -117,13 +117,13 @@ def _brought(look: LookOnly, writer: Writer, begins: Callable[[ReadyState], None
             return parse_approvals(state.approval, "apply --yes --reboot")
         return approvals_of(writer, session.policy.at_boot, session.policy.source)
 
-    def agreed(session: Session) -> None:
+    def require_agreement(session: Session) -> None:
         require_begun(session, writer, approvals_in(session), goes_on=go_on)
 
     try:
         options = common.session_options(look)
         with open_for_change(
-            options, common.progress, resumes=True, waits=False, agreed=agreed, is_locked=True
+            options, common.progress, resumes=True, waits=False, agreed=require_agreement, is_locked=True
         ) as (session, door):  # fmt: skip
             on_failure = session.policy.at_boot.on_failure
             if not state.goes_on:

@@ -37,10 +37,10 @@ def record(
     from hosttune.errors import HosttuneError
     from hosttune.host.output import save
     from hosttune.host.support.reader import SupportReader
-    from hosttune.views.terminal import counted
+    from hosttune.views.terminal import say_count
 
     del diagnosis
-    reader, catalog, policy = _choice(look)
+    reader, catalog, policy = _open_choice(look)
     if reader.kind == "record" and not isinstance(reader, SupportReader):
         raise HosttuneError("a record of a record is the record itself", hint=f"copy {one_host(look)}")
     data = take_record(
@@ -55,13 +55,13 @@ def record(
         more = f" (and {len(left_out) - 1} more)" if len(left_out) > 1 else ""
         tell(f"hosttune: left out, because the record would be larger than hosttune reads: {left_out[0]}{more}")
     rights = "" if reader.is_privileged else "; made without root, so what needs root is unknown in it"
-    read = f"{counted(len(data['files']), 'file')}, {counted(len(data['queries']), 'answer')} of programs"
+    read = f"{say_count(len(data['files']), 'file')}, {say_count(len(data['queries']), 'answer')} of programs"
     tell(f"hosttune: {'standard output' if file == '-' else file}: {read}{rights}")
     return 0
 
 
-def _choice(look: HostOptions) -> tuple[Reader, Catalog, Policy]:
-    """The door, the rules and the policy. What is wrong with those of the host itself keeps nobody from a record, which
+def _open_choice(look: HostOptions) -> tuple[Reader, Catalog, Policy]:
+    """The door, the rules and the policy. What is wrong with those of the host itself keeps no one from a record, which
     may be taken to find that out.
     """
     from hosttune.cli.common import load_choice, one_host, tell

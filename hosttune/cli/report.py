@@ -41,7 +41,7 @@ def report(
 
     Exit status: 0 every host is ok, 1 one is not, gave no answer or could not be read, 2 trouble.
     """
-    from hosttune.actions.fleet import Ask, changes_of, survey
+    from hosttune.actions.fleet import Ask, changes_of, survey_hosts
     from hosttune.cli.reports import deliver
     from hosttune.errors import HosttuneError
     from hosttune.host.workers import usable_cpus
@@ -49,10 +49,10 @@ def report(
     ask = Ask(
         choose.rules, choose.policy, choose.profile, tuple(choose.select or ()), tuple(choose.ignore or ()), show.debug
     )
-    fleet = survey(files, ask, names=names, jobs=jobs or usable_cpus(), progress=_progress())
+    fleet = survey_hosts(files, ask, names=names, jobs=jobs or usable_cpus(), progress=_progress())
     shown = [one for one in fleet.classes if one.digest][:plans]
     changes = {one: changes_of(one, ask) for one in shown}
-    deliver(_rendered(fleet, changes, show), show.output)
+    deliver(_render_report(fleet, changes, show), show.output)
     if not fleet.hosts and not fleet.missing_count:
         raise HosttuneError(
             "none of the files says anything of a host", hint="gather them: hosttune check --format json"
@@ -61,13 +61,13 @@ def report(
     return int(not is_fine)
 
 
-def _rendered(fleet: Fleet, plans: Mapping[PlanClass, tuple[Change, ...]], show: ShowReport) -> str:
+def _render_report(fleet: Fleet, plans: Mapping[PlanClass, tuple[Change, ...]], show: ShowReport) -> str:
     """The report in its format."""
     if show.is_json:
-        from hosttune.codec import dumps
+        from hosttune.codec import dump_json
         from hosttune.views.fleet.schema import fleet_json
 
-        return dumps(fleet_json(fleet, plans))
+        return dump_json(fleet_json(fleet, plans))
     from hosttune.cli.common import medium_of, open_screen
     from hosttune.engine.catalog import builtin_catalog
     from hosttune.views.checked import about_rules

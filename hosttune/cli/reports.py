@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 WORLD_READABLE = 0o644
 
 
-def checked(look: HostOptions, show: Display, host: str | None = None) -> Checked:
+def check_host(look: HostOptions, show: Display, host: str | None = None) -> Checked:
     """Look at the host of the options, or at the record `host`, and make the plan."""
     from hosttune.cli.common import open_session, tell_idle
 
@@ -25,12 +25,12 @@ def checked(look: HostOptions, show: Display, host: str | None = None) -> Checke
 
 
 def of_session(session: Session, plan: Plan, look: HostOptions, show: Display) -> Checked:
-    """The plan of a host that was looked at, and what stands around it."""
+    """The plan of a host that was looked at, and what is around it."""
     from hosttune.actions.interrupted import trial_of
     from hosttune.actions.writers import name_writers
     from hosttune.cli.common import open_page
     from hosttune.cli.options import ShowCheck as OfCheck
-    from hosttune.facts.inventory import inventory, machine, other_system
+    from hosttune.facts.inventory import describe_machine, other_system, take_inventory
     from hosttune.facts.storage.lasting import volatile_root
     from hosttune.views.checked import Checked, about_rules
 
@@ -47,10 +47,10 @@ def of_session(session: Session, plan: Plan, look: HostOptions, show: Display) -
         trial=trial.state.value if (trial := trial_of(session.reader)) else "",
         keep_reports=session.policy.keep_reports,
         drains=session.policy.drains,
-        inventory=inventory(session.facts) if isinstance(show, OfCheck) and show.is_json else None,
+        inventory=take_inventory(session.facts) if isinstance(show, OfCheck) and show.is_json else None,
         other_system=other_system(session.facts),
         volatile=volatile_root(session.facts),
-        machine=machine(session.facts) if isinstance(show, OfCheck) and not show.is_json else {},
+        machine=describe_machine(session.facts) if isinstance(show, OfCheck) and not show.is_json else {},
     )
 
 

@@ -63,7 +63,7 @@ def source_of(rule: Rule, reader: Reader) -> str:
     """The file of a rule as it was written; of one of ours its cases too, where the checkout is there."""
     from hosttune.engine.catalog import RULES_FOLDER
     from hosttune.engine.trusted import path_on, read_trusted
-    from hosttune.host.cleaned import safe
+    from hosttune.host.cleaned import make_safe
     from hosttune.textfiles import checkout_text, own_file
 
     if not rule.is_builtin:
@@ -71,7 +71,7 @@ def source_of(rule: Rule, reader: Reader) -> str:
         is_local = not path.startswith(f"{folder}/")
         place = path if is_local else RULES_FOLDER + path.removeprefix(folder)
         _, custom = read_trusted(reader, place, is_local=is_local, is_required=True)
-        return "".join(f"{safe(line)}\n" for line in (custom or "").splitlines())
+        return "".join(f"{make_safe(line)}\n" for line in (custom or "").splitlines())
     name = f"rules/{rule.domain}/{rule.id}.yaml"
     text = own_file(name)
     if text is None:
@@ -86,14 +86,14 @@ def new_rule(rule: str, kind: str | None) -> dict[str, str]:
     rules for ids, HosttuneError where there is no such kind.
     """
     from hosttune import __version__
-    from hosttune.cli.rule_frame import framed
+    from hosttune.cli.rule_frame import frame_rule
     from hosttune.engine.catalog import builtin_catalog
     from hosttune.engine.lint import checked_rule
 
     rules = builtin_catalog().rules
     if rule in rules:
         raise BadInput([Fault(Where(f"{rule}.yaml", field="id"), f"a rule is called {rule} already")])
-    text, cases = framed(rule, __version__.rpartition(".")[0], kind, rules)
+    text, cases = frame_rule(rule, __version__.rpartition(".")[0], kind, rules)
     checked_rule(text, f"{rule}.yaml")
     return {f"hosttune/rules/{rule.partition('-')[0]}/{rule}.yaml": text, f"tests/rules/{rule}.yaml": cases}
 

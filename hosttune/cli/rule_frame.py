@@ -62,19 +62,19 @@ _CASES = """\
 _CHANGES = ', changes: ["{placeholder} as `./run test rules -k {id}` prints them"]'
 
 
-def framed(rule: str, since: str, kind: str | None, rules: Mapping[str, Rule]) -> tuple[str, str]:
+def frame_rule(rule: str, since: str, kind: str | None, rules: Mapping[str, Rule]) -> tuple[str, str]:
     """The text of the rule and of its cases; `kind` is that of its wish, None for advice. Raises HosttuneError where
     there is no such kind. `rules` are those that can be shown as examples.
     """
     head = _HEAD.format(id=rule, since=since, placeholder=PLACEHOLDER)
-    wants = _EXPECT if kind is None else _want(kind, rules)
+    wants = _EXPECT if kind is None else _describe_want(kind, rules)
     param = _PARAM.format(placeholder=PLACEHOLDER) if _VALUE in wants else ""
     changes = "" if kind is None else _CHANGES.format(placeholder=PLACEHOLDER, id=rule)
     differs = "advice" if kind is None else "differs"
     return head + param + wants, _CASES.format(placeholder=PLACEHOLDER, differs=differs, changes=changes)
 
 
-def _want(name: str, rules: Mapping[str, Rule]) -> str:
+def _describe_want(name: str, rules: Mapping[str, Rule]) -> str:
     if name not in wish_kinds():
         raise HosttuneError(f"no kind of wish is called {name}", hint=f"there is: {', '.join(sorted(wish_kinds()))}")
     kind = wish_kinds()[name]
@@ -86,7 +86,7 @@ def _want(name: str, rules: Mapping[str, Rule]) -> str:
         lines.append(f"    {_bound(kind)}")
     for key, spec in kind.fields.items():
         note = f"{key}: ({spec.type.__name__}) {spec.help}"
-        lines.append(f"    {key}: {_value(spec)}  # {spec.help}" if spec.required else f"    # {note}")
+        lines.append(f"    {key}: {_make_value(spec)}  # {spec.help}" if spec.required else f"    # {note}")
     lines += [f"    # an example: hosttune explain {shown} --source"] if shown else []
     return "\n".join(lines) + "\n"
 
@@ -98,7 +98,7 @@ def _bound(kind: WishKind) -> str:
     return f"{numeric or kind.operators[0]}: {value}  # {operators}"
 
 
-def _value(spec: FieldSpec) -> str:
+def _make_value(spec: FieldSpec) -> str:
     if spec.choices:
         return str(spec.choices[0])
     return _VALUE if spec.type is int else f"{PLACEHOLDER} {spec.type.__name__}"

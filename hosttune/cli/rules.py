@@ -9,7 +9,7 @@ from typer import Context, Typer
 
 from hosttune.cli.help_page import GroupHelp
 from hosttune.cli.options import Argument, Diagnosis, DisplayOptions, HostOptions, Option
-from hosttune.cli.words import command
+from hosttune.cli.words import make_command
 
 app = Typer(
     cls=GroupHelp,
@@ -27,14 +27,14 @@ def rules(context: Context) -> None:
 
 
 @app.command("list")
-@command
+@make_command
 def list_rules(look: HostOptions, show: DisplayOptions) -> int:
     """List all rules. A star marks those that the policy selects."""
     from hosttune.cli.common import load_choice, open_page, say, write_json
     from hosttune.views.rules import rules_json, rules_text
 
     reader, catalog, policy = load_choice(look)
-    selected = frozenset(rule.id for rule in policy.selected(catalog))
+    selected = frozenset(rule.id for rule in policy.select_rules(catalog))
     if show.is_json:
         write_json(rules_json(catalog.rules.values(), selected))
     else:
@@ -43,7 +43,7 @@ def list_rules(look: HostOptions, show: DisplayOptions) -> int:
 
 
 @app.command("lint")
-@command
+@make_command
 def lint(
     show: DisplayOptions,
     files: Annotated[
@@ -64,7 +64,7 @@ def lint(
 
 
 @app.command("new")
-@command
+@make_command
 def new(
     rule: Annotated[str, Argument(metavar="ID", help="<domain>-<the tunable or concern>, such as memory-min-free.")],
     show: DisplayOptions,
@@ -91,7 +91,7 @@ def new(
 
 
 @app.command("parts")
-@command
+@make_command
 def parts(look: HostOptions, show: DisplayOptions) -> int:
     """List domains, conditions and kinds of wishes for rules."""
     from hosttune.cli.common import load_choice, open_page, say, write_json
@@ -106,7 +106,7 @@ def parts(look: HostOptions, show: DisplayOptions) -> int:
 
 
 @app.command("doc")
-@command
+@make_command
 def doc(
     diagnosis: Diagnosis,
     rule: Annotated[str | None, Argument(metavar="[RULE]", help="Write its page; without it, the index.")] = None,

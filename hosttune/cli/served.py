@@ -16,7 +16,7 @@ from typing import Any, get_type_hints
 
 from hosttune.cli.ending import run_command
 from hosttune.cli.options import refuse_empty
-from hosttune.codec import decoded
+from hosttune.codec import decode_as
 from hosttune.errors import HosttuneError
 
 COMMANDS = ("check", "plan", "apply", "confirm", "trial", "undo", "history", "record")
@@ -27,13 +27,13 @@ def answer(request: Any) -> int:
     return run_command(partial(_run, request))
 
 
-def _beside(name: str, given: Mapping[str, Any]) -> AbstractContextManager[None]:
+def _hold_beside(name: str, given: Mapping[str, Any]) -> AbstractContextManager[None]:
     """What a command that Ansible brought leaves on the host besides."""
     if name != "apply" or not given.get("yes"):
         return nullcontext()
-    from hosttune.actions.left_program import staying
+    from hosttune.actions.left_program import keep_program
 
-    return staying()
+    return keep_program()
 
 
 def _run(request: Any) -> int:
@@ -46,14 +46,14 @@ def _run(request: Any) -> int:
     asked: dict[str, Any] = {one: value for one, value in usual.items() if one in hints} | request
     del asked["command"]
     unknown = sorted(asked.keys() - hints.keys())
-    given = {one: decoded(hints[one], value, one, unknown) for one, value in asked.items() if one in hints}
+    given = {one: decode_as(hints[one], value, one, unknown) for one, value in asked.items() if one in hints}
     if unknown:  # what is not known here may be what holds a run back
         raise HosttuneError(f"{name} has no parameter {', '.join(unknown)}")
     for group in (asked, asked["look"]):
         for parameter, value in group.items():
             refuse_empty(parameter, value)
     try:
-        with _beside(name, given):
+        with _hold_beside(name, given):
             status: int = function(**given)
     except HosttuneError as error:
         from hosttune.cli.common import as_typed

@@ -29,12 +29,12 @@ def trial(
     Exit status: 0 nothing on trial (any more), 1 on trial or rolled back, 2 the rollback failed, or trouble.
     """
     from hosttune.actions.journal import read_journal
-    from hosttune.actions.trial import lost
+    from hosttune.actions.trial import look_for_losses
     from hosttune.actions.trial_state import TrialState
     from hosttune.cli import common
-    from hosttune.codec import document
+    from hosttune.codec import make_document
     from hosttune.errors import HosttuneError
-    from hosttune.views.masking import masked
+    from hosttune.views.masking import mask_data
     from hosttune.views.trial import returned_json, returned_report, trial_json, trial_report
 
     session = common.open_way_back(look)
@@ -47,18 +47,18 @@ def trial(
         run, back = ended
         word = journal.status(run)
         if show.is_json:
-            common.write_json(masked(document(returned_json(run, back, word))))
+            common.write_json(mask_data(make_document(returned_json(run, back, word))))
         else:
             common.say(returned_report(run, back, word, common.open_page(session.reader, look, show)))
         return 2 if word == TrialState.FAILED.value else 1
     losses: tuple[Loss, ...] = ()
     if found is not None and found.state.is_open:
         try:
-            losses = lost(session, found)
+            losses = look_for_losses(session, found)
         except HosttuneError as error:  # what is on trial is told all the same
             common.tell(f"hosttune: {error.message}")
     if show.is_json:
-        common.write_json(masked(document(trial_json(found, losses, session.reader.now()))))
+        common.write_json(mask_data(make_document(trial_json(found, losses, session.reader.now()))))
     else:
         page = common.open_page(session.reader, look, show)
         common.say(trial_report(found, losses, page, session.reader.now()))

@@ -37,7 +37,7 @@ def undo(
     from hosttune.cli.apply import check_shown
     from hosttune.codec import plan_to_json, receipt_to_json
     from hosttune.errors import Refused
-    from hosttune.views.masking import masked
+    from hosttune.views.masking import mask_data
     from hosttune.views.plan import undo_report
     from hosttune.views.receipt import receipt_report
 
@@ -47,16 +47,17 @@ def undo(
         page = common.open_page(session.reader, look, show)
         if session.journal.unreadable and not session.reader.is_privileged:
             message = f"the journal cannot be read: {session.journal.unreadable}"
-            raise Refused(message, hint=f"type: {page.act(common.shell(words))}")
+            raise Refused(message, hint=f"type: {page.act(common.quote_for_shell(words))}")
         planned = plan_undo(session, run, rule)
-        check_shown(planned.plan, expect, words=common.shell(words))
+        check_shown(planned.plan, expect, words=common.quote_for_shell(words))
         if show.is_json:
-            common.write_json(masked(plan_to_json(planned.plan)))
+            common.write_json(mask_data(plan_to_json(planned.plan)))
         else:
             gone = sum(one.on_paper for one in planned.returns)
             common.say(
                 undo_report(
-                    planned.plan, page, words=common.shell(words), ignore=_redone(planned, session), on_paper=gone,
+                    planned.plan, page, words=common.quote_for_shell(words), ignore=_list_redone(planned, session),
+                    on_paper=gone,
                     of=planned,
                 )
             )  # fmt: skip
@@ -67,14 +68,14 @@ def undo(
     from hosttune.actions.trial import begin_to_take_back, on_trial_to_undo, taken_back
     from hosttune.actions.undo import undo as carry_out
 
-    common.require_rights(look, show, [*words, "--yes", *common.expecting(expect)])
+    common.require_rights(look, show, [*words, "--yes", *common.spell_expectation(expect)])
     with open_for_change(common.session_options(look), common.progress, beside_trial=True, is_way_back=True) as (
         session,
         writer,
     ):
         trial = on_trial_to_undo(session, writer, run, rule)
         planned = plan_undo(session, trial.run if trial else run, rule)
-        check_shown(planned.plan, expect, words=common.shell(words))
+        check_shown(planned.plan, expect, words=common.quote_for_shell(words))
         going_on.give_up(look, writer, "an undo came after it")
         if trial is not None:
             begin_to_take_back(writer, trial)
@@ -83,24 +84,24 @@ def undo(
             taken_back(writer, trial)
             common.tell(f"hosttune: run {trial.run} is on trial no more")
     if show.is_json:
-        common.write_json(masked(receipt_to_json(receipt)))
+        common.write_json(mask_data(receipt_to_json(receipt)))
     else:
         page = common.open_page(session.reader, look, show)
         gone = sum(one.on_paper for one in planned.returns)
         common.say(
             receipt_report(
-                receipt, page, is_undo=True, ignore=_redone(planned, session), left=planned.plan.findings,
-                on_paper=gone, of=planned, words=common.shell(words),
+                receipt, page, is_undo=True, ignore=_list_redone(planned, session), left=planned.plan.findings,
+                on_paper=gone, of=planned, words=common.quote_for_shell(words),
             )
         )  # fmt: skip
     status = int(bool(receipt.failed or planned.plan.findings or not receipt.verified))
-    status = common.conclude("undo", writer, receipt, status)
+    status = common.conclude_run("undo", writer, receipt, status)
     if look.root is None:  # last, for it may be this very file, from which Python imports
         remove_idle_program()
     return status
 
 
-def _redone(planned: UndoPlan, session: Session) -> tuple[str, ...]:
+def _list_redone(planned: UndoPlan, session: Session) -> tuple[str, ...]:
     """The rules of which the next apply would do again what is taken back."""
     selected = {rule.id for rule in session.selected}
     return tuple(rule for rule in planned.rules if rule in selected)

@@ -75,12 +75,12 @@ def watch(
     )
     if words:
         try:
-            seen = _command(words, wish, is_live=live)
+            seen = _watch_command(words, wish, is_live=live)
         except NotStarted as error:
             tell(f"hosttune: {error.message}")
             return error.status
     else:
-        seen = _process(pid, wish, seconds, is_live=live) if pid else _replayed(replay or "", wish)
+        seen = _watch_process(pid, wish, seconds, is_live=live) if pid else _watch_replay(replay or "", wish)
     _report(seen, show, output, plot)
     return seen.status or 0
 
@@ -108,7 +108,7 @@ def _check(words: list[str] | None, output: str | None, plot: str | None, show: 
             check_writable(path)
 
 
-def _command(words: list[str], wish: WatchOptions, *, is_live: bool) -> WatchEnd:
+def _watch_command(words: list[str], wish: WatchOptions, *, is_live: bool) -> WatchEnd:
     from hosttune.cli.status_title import StatusTitle
     from hosttune.measure.watch.session import Show as Shown
     from hosttune.measure.watch.session import watch_command
@@ -123,7 +123,7 @@ def _command(words: list[str], wish: WatchOptions, *, is_live: bool) -> WatchEnd
         title.close()
 
 
-def _process(pid: int, wish: WatchOptions, seconds: float | None, *, is_live: bool) -> WatchEnd:
+def _watch_process(pid: int, wish: WatchOptions, seconds: float | None, *, is_live: bool) -> WatchEnd:
     from contextlib import closing
 
     from hosttune.cli.common import tell
@@ -145,7 +145,7 @@ def _process(pid: int, wish: WatchOptions, seconds: float | None, *, is_live: bo
         return watch_process(target, wish, Shown(on_tick, line.close), seconds)
 
 
-def _replayed(path: str, wish: WatchOptions) -> WatchEnd:
+def _watch_replay(path: str, wish: WatchOptions) -> WatchEnd:
     from hosttune.measure.watch.session import watch_record
 
     return watch_record(path, wish)
@@ -155,19 +155,19 @@ def _report(seen: WatchEnd, show: DisplayOptions, output: str | None, plot: str 
     """To standard error for a command, which owns standard output; else to standard output, or to a file. A command
     has run by now: what goes wrong here is told, and does not change its status."""
     from hosttune.cli.common import open_page, say, tell, tell_lines
-    from hosttune.codec import dumps
+    from hosttune.codec import dump_json
     from hosttune.errors import HosttuneError
     from hosttune.host.live import LiveReader
     from hosttune.host.output import save
-    from hosttune.views.masking import masked
+    from hosttune.views.masking import mask_data
     from hosttune.views.measure.watch import watch_json, watch_text
 
     page = open_page(LiveReader(), None, show)
-    text = dumps(masked(watch_json(seen))) if show.is_json else watch_text(seen, page)
+    text = dump_json(mask_data(watch_json(seen))) if show.is_json else watch_text(seen, page)
     is_command = seen.account.watched.is_child and seen.status is not None
     try:
         if plot:
-            save(plot, _picture(seen, plot).encode("utf-8"), 0o644)
+            save(plot, _draw_picture(seen, plot).encode("utf-8"), 0o644)
         if output:
             save(output, text.encode("utf-8"), 0o644)
     except HosttuneError as error:
@@ -180,11 +180,11 @@ def _report(seen: WatchEnd, show: DisplayOptions, output: str | None, plot: str 
         tell_lines(text.rstrip("\n"))
 
 
-def _picture(seen: WatchEnd, path: str) -> str:
+def _draw_picture(seen: WatchEnd, path: str) -> str:
     from hosttune.measure.watch.verdict import judge
     from hosttune.views.measure.watch import command_text, watch_text
     from hosttune.views.measure.watch_plot import Picture, render_plot, render_svg
-    from hosttune.views.measure.watch_words import headline
+    from hosttune.views.measure.watch_words import make_headline
     from hosttune.views.page import Page
     from hosttune.views.terminal import Screen
 
@@ -192,7 +192,7 @@ def _picture(seen: WatchEnd, path: str) -> str:
     verdict = judge(account)
     picture = Picture(
         title=command_text(account),
-        headline=headline(verdict, account),
+        headline=make_headline(verdict, account),
         report=tuple(watch_text(seen, Page(screen=Screen(width=100))).splitlines()[1:]),  # the first is the title
         points=account.history.points,
         marks_s=tuple(cut.begin_s for cut in verdict.segments[1:]),

@@ -33,7 +33,7 @@ _SHORT = {
 _AS_TYPER: dict[type[Described], Callable[..., Any]] = {Option: typer.Option, Argument: typer.Argument}
 
 
-def command(function: Callable[..., int]) -> Callable[..., None]:
+def make_command(function: Callable[..., int]) -> Callable[..., None]:
     """Make a typer command of a function that returns its exit status.
 
     A parameter annotated with one of GROUPS becomes an option for each field of that dataclass. No option and no
@@ -53,9 +53,9 @@ def command(function: Callable[..., int]) -> Callable[..., None]:
         if given.pop("json", False):
             given["format"] = _json_instead(given["format"])
         if given.pop("quiet", False):
-            from hosttune.host.console import discard
+            from hosttune.host.console import discard_output
 
-            discard(sys.stdout)
+            discard_output(sys.stdout)
         if given.pop("no_pager", False) or given.get("yes"):  # with --yes it acts: a boot of its own may follow
             from hosttune.host.pager import switch_pager_off
 
@@ -79,18 +79,18 @@ def command(function: Callable[..., int]) -> Callable[..., None]:
     parameters = []
     for name, parameter in inspect.signature(function).parameters.items():
         if name in taken:
-            parameters += _parameters(taken[name])
+            parameters += _make_parameters(taken[name])
         else:
             parameters.append(parameter.replace(annotation=hints[name], kind=inspect.Parameter.KEYWORD_ONLY))
     if any(parameter.name == "format" for parameter in parameters):
         # What watch starts prints to the same standard output.
-        is_answer = not any(_described(one.annotation).shown.startswith("-- ") for one in parameters)
+        is_answer = not any(_describe_hint(one.annotation).shown.startswith("-- ") for one in parameters)
         parameters += [
             inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Annotated[bool, option])
             for name, option in _SHORT.items()
             if is_answer or name != "quiet"
         ]
-    described = {parameter.name: _described(parameter.annotation) for parameter in parameters}
+    described = {parameter.name: _describe_hint(parameter.annotation) for parameter in parameters}
     parameters = [parameter.replace(annotation=_as_typer(parameter.annotation)) for parameter in parameters]
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
@@ -104,17 +104,17 @@ def _json_instead(chosen: Any) -> Any:
     return type(chosen)("json")
 
 
-def _described(hint: Any) -> Described:
+def _describe_hint(hint: Any) -> Described:
     found: Described = get_args(hint)[1]
     return found
 
 
 def _as_typer(hint: Any) -> Any:
-    about = _described(hint)
+    about = _describe_hint(hint)
     return Annotated[get_args(hint)[0], _AS_TYPER[type(about)](*about.names, **about.more)]
 
 
-def _parameters(group: type[Any]) -> list[inspect.Parameter]:
+def _make_parameters(group: type[Any]) -> list[inspect.Parameter]:
     hints = get_type_hints(group, include_extras=True)
     return [
         inspect.Parameter(

@@ -1,9 +1,9 @@
-"""Approvals: which plans somebody has agreed to before they are made, one a line.
+"""Approvals: which plans someone has agreed to before they are made, one a line.
 
     88e96cb46683                                   # this plan: the first twelve digits of its digest, or more
     policy 5f0c1d22ab90 edition 2026.2 risk low    # any plan of this policy, in which nothing risks more
 
-The second form is for what nobody can foresee: after a reboot into another driver a plan has a further stage, with a
+The second form is for what no one can foresee: after a reboot into another driver a plan has a further stage, with a
 digest of its own, and a list of digests would hold the host for good. It names all that decides: what the policy and
 the custom rules that it runs say, the state of the defaults, and how much may be risked. A plan with nothing to
 change is always approved.
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from hosttune.values import Plan
 
 PATH = "/etc/hosttune/approved"
-DIGITS = 12  # of a digest, at least: 48 bits, which nobody meets by chance
+DIGITS = 12  # of a digest, at least: 48 bits, which no one meets by chance
 # The state of what profiles run and parameters default to. Raised with each release that changes either, so that a line
 # from before approves nothing new.
 DEFAULTS = "2026.2"
@@ -47,7 +47,7 @@ class PolicyApproval:
 
 @frozen
 class Approvals:
-    """What was agreed to, and where that stands."""
+    """What was agreed to, and where that is."""
 
     source: str
     digests: tuple[str, ...] = ()

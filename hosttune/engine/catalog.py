@@ -8,7 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from hosttune.engine.compiled import builtin_documents
-from hosttune.engine.profile import Profile, build_profile, resolved
+from hosttune.engine.profile import Profile, build_profile, resolve_profiles
 from hosttune.engine.rule import build_rule
 from hosttune.errors import MOST_FAULTS, BadInput, Fault, HosttuneError, Where
 from hosttune.frozen import frozen
@@ -47,13 +47,13 @@ class BuiltinRules(Mapping[str, "Rule"]):
     def __len__(self) -> int:
         return len(self._documents)
 
-    def renamed(self) -> dict[str, str]:
+    def map_renamed(self) -> dict[str, str]:
         """From ids of old to those of now."""
         named = self._documents.items()
         return {old: name for name, document in named for old in document.data.get("renamed_from", ())}
 
     def tells_health(self, name: str) -> bool:
-        """As the rule says of itself; of a compiled one it stands beside it."""
+        """As the rule says of itself; of a compiled one it is beside it."""
         told = self._documents[name].tells_health
         return self[name].tells_health if told is None else told
 
@@ -94,18 +94,18 @@ def builtin_catalog() -> Catalog:
     rules = BuiltinRules(
         sorted((one for one in documents if not one.name.startswith("profiles/")), key=lambda one: str(one.data["id"]))
     )
-    return _assembled(rules, {profile.id: profile for profile in profiles}, rules.renamed(), {})
+    return _assemble_catalog(rules, {profile.id: profile for profile in profiles}, rules.map_renamed(), {})
 
 
-def assembled(rules: Mapping[str, Rule], profiles: Mapping[str, Profile]) -> Catalog:
+def assemble_catalog(rules: Mapping[str, Rule], profiles: Mapping[str, Profile]) -> Catalog:
     """The catalogue of these rules: renamed ids lead to the new ones, and what is replaced makes room."""
     names = {old: rule.id for rule in rules.values() for old in rule.renamed_from}
     replaced = {rule.replaces: rule.id for rule in rules.values() if rule.replaces}
     kept = {name: rule for name, rule in sorted(rules.items()) if name not in replaced}
-    return _assembled(kept, profiles, names, replaced)
+    return _assemble_catalog(kept, profiles, names, replaced)
 
 
-def _assembled(
+def _assemble_catalog(
     rules: Mapping[str, Rule], profiles: Mapping[str, Profile], names: Mapping[str, str], replaced: Mapping[str, str]
 ) -> Catalog:
     found = Catalog(rules, {}, {**names, **replaced})
@@ -118,7 +118,7 @@ def _assembled(
         )
         for name, profile in profiles.items()
     }
-    return Catalog(rules, resolved(entries), found.names)
+    return Catalog(rules, resolve_profiles(entries), found.names)
 
 
 def load_catalog(reader: Reader, folder: str | None = None) -> Catalog:
@@ -127,7 +127,7 @@ def load_catalog(reader: Reader, folder: str | None = None) -> Catalog:
     Raises BadInput with the faults of the custom files, until they are too many, and for more than 4 MiB of files. A
     custom rule is looked at only where a policy selects it, or where it replaces a rule that is looked at.
     """
-    files = [(f"{RULES_FOLDER}/{name}", False) for name in _listed(reader, RULES_FOLDER)]
+    files = [(f"{RULES_FOLDER}/{name}", False) for name in _list_rule_files(reader, RULES_FOLDER)]
     if folder is not None:
         from hosttune.engine.trusted import local_files
 
@@ -157,16 +157,16 @@ def _with_custom(catalog: Catalog, reader: Reader, files: list[tuple[str, bool]]
         except BadInput as error:
             faults += error.faults
             continue
-        faults += _clashes(rule, rules, catalog)
+        faults += _find_clashes(rule, rules, catalog)
         rules.setdefault(rule.id, rule)
     if faults:
         raise BadInput(faults)
-    return assembled(rules, catalog.profiles)
+    return assemble_catalog(rules, catalog.profiles)
 
 
-def _clashes(rule: Rule, rules: Mapping[str, Rule], builtin: Catalog) -> list[Fault]:
+def _find_clashes(rule: Rule, rules: Mapping[str, Rule], builtin: Catalog) -> list[Fault]:
     """What is wrong with a custom rule beside the others."""
-    from hosttune.engine.schema_values import nearest
+    from hosttune.engine.schema_values import suggest_nearest
 
     faults = []
     if rule.id in rules:
@@ -176,7 +176,7 @@ def _clashes(rule: Rule, rules: Mapping[str, Rule], builtin: Catalog) -> list[Fa
     elif rule.id in builtin.names:
         faults.append(Fault(rule.where, f"{builtin.current(rule.id)} was called {rule.id}", "choose another id"))
     if rule.replaces and rule.replaces not in builtin.rules:
-        hint = nearest(builtin.current(rule.replaces), tuple(builtin.rules))
+        hint = suggest_nearest(builtin.current(rule.replaces), tuple(builtin.rules))
         faults.append(Fault(rule.where, f"replaces {rule.replaces}, and no built-in rule is called so", hint))
     other = next((one for one in rules.values() if rule.replaces and one.replaces == rule.replaces), None)
     if other:
@@ -184,7 +184,7 @@ def _clashes(rule: Rule, rules: Mapping[str, Rule], builtin: Catalog) -> list[Fa
     return faults
 
 
-def _listed(reader: Reader, folder: str) -> list[str]:
+def _list_rule_files(reader: Reader, folder: str) -> list[str]:
     names = reader.list(folder)
     if isinstance(names, Unreadable) and reader.kind in {"live", "root"}:
         raise HosttuneError(f"{folder}: cannot be listed: {names.reason}", hint="run it as root")

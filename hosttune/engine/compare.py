@@ -54,7 +54,7 @@ def _compare_kind(kind: str, wishes: tuple[Wish, ...], context: Context, policy:
 def _put_in_words(finding: Finding, own: Collection[Wish]) -> Finding:
     """A difference in the words of its wishes, where these have some. What the kind says is evidence then."""
     if any(wish.is_fault for wish in own) and finding.verdict in {Verdict.DIFFERS, Verdict.ADVICE}:
-        finding = replace(finding, is_fault=True)  # also where it is somebody's decision
+        finding = replace(finding, is_fault=True)  # also where it is someone's decision
     if finding.verdict is not Verdict.DIFFERS or not own:
         return finding
     message = "; ".join(dict.fromkeys(wish.message for wish in own if wish.message))

@@ -23,7 +23,7 @@ FOLDERS = ("rules", "profiles")
 @cache
 def builtin_documents() -> tuple[YamlFile, ...]:
     """Every built-in rule and profile, in the order of their paths (`rules/<domain>/<id>.yaml`,
-    `profiles/<id>.yaml`). Read once by a process, as its code is: nobody changes what is handed out.
+    `profiles/<id>.yaml`). Read once by a process, as its code is: no one changes what is handed out.
     """
     compiled = own_file("rules/catalog.json")
     if compiled is not None:
@@ -44,13 +44,13 @@ def _documents_from_yaml(package: Path) -> list[YamlFile]:
 def compile_catalog(root: Path) -> str:
     """The text of `catalog.json` for the checkout at `root` (the folder of pyproject.toml)."""
     documents = [
-        {"name": document.name, "data": document.data, "lines": dict(document.lines), **_asks(document)}
+        {"name": document.name, "data": document.data, "lines": dict(document.lines), **_find_asked_names(document)}
         for document in _documents_from_yaml(root / "hosttune")
     ]
     return json.dumps({"format_version": FORMAT_VERSION, "documents": documents}, separators=(",", ":")) + "\n"
 
 
-def _asks(document: YamlFile) -> dict[str, Any]:
+def _find_asked_names(document: YamlFile) -> dict[str, Any]:
     """What the expressions of a rule use, and whether health asks it, so that a start need not read them all to know
     it."""
     if not document.name.startswith("rules/"):

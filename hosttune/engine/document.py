@@ -11,7 +11,7 @@ from hosttune.frozen import frozen
 
 @frozen
 class YamlFile:
-    """A YAML file as plain JSON types, and the line on which each field stands.
+    """A YAML file as plain JSON types, and the line on which each field is.
 
     `lines` maps dotted paths (`params.percent.default`, `want[0].sysctl`) to line numbers from 1.
     """

@@ -97,12 +97,12 @@ def evaluate(
     where its expressions cannot be worked out.
     """
     try:
-        return _evaluated(rule, names_of(rule, facts, params, declared, budget))
+        return _evaluate_rule(rule, names_of(rule, facts, params, declared, budget))
     except OverBudget as error:
         raise HosttuneError(f"{rule.where}: cannot work out what it says: {error}") from None
 
 
-def _evaluated(rule: Rule, names: ExpressionNames) -> Evaluation:
+def _evaluate_rule(rule: Rule, names: ExpressionNames) -> Evaluation:
     doubt: UnknownFact | None = None
     items: list[tuple[str, ExpressionNames]] = []
     try:
@@ -115,39 +115,41 @@ def _evaluated(rule: Rule, names: ExpressionNames) -> Evaluation:
                 doubt = doubt or unknown
                 continue
             if not applies:
-                return Evaluation(rule, (_finding(rule, Verdict.NOT_APPLICABLE, _said(guard.otherwise, names)),))
-        for item in _items(rule, names):
+                return Evaluation(
+                    rule, (_make_finding(rule, Verdict.NOT_APPLICABLE, _render_words(guard.otherwise, names)),)
+                )
+        for item in _list_items(rule, names):
             items.append(item)  # noqa: PERF402 - those that are known stay where there may be more
     except UnknownFact as unknown:
         doubt = doubt or unknown
     if doubt:
-        return Evaluation(rule, (*_faults(rule, items), _finding(rule, Verdict.UNKNOWN, doubt.reason)))
+        return Evaluation(rule, (*_find_faults(rule, items), _make_finding(rule, Verdict.UNKNOWN, doubt.reason)))
     if rule.for_each is not None and not items:
         return Evaluation(
-            rule, (_finding(rule, Verdict.NOT_APPLICABLE, "this host has nothing that this rule checks"),)
+            rule, (_make_finding(rule, Verdict.NOT_APPLICABLE, "this host has nothing that this rule checks"),)
         )
     findings: list[Finding] = []
     wishes: list[Wish] = []
     for subject, inner in items:
         names.budget.spend(PER_WISH * len(rule.want) + PER_FINDING * len(rule.expect))
         try:
-            findings += _advice(rule, subject, inner)
-            wishes += [_wish(rule, spec, subject, inner) for spec in rule.want]
+            findings += _give_advice(rule, subject, inner)
+            wishes += [_make_wish(rule, spec, subject, inner) for spec in rule.want]
         except UnknownFact as unknown:
-            findings.append(_finding(rule, Verdict.UNKNOWN, unknown.reason, subject))
+            findings.append(_make_finding(rule, Verdict.UNKNOWN, unknown.reason, subject))
     return Evaluation(rule, tuple(findings), tuple(wishes))
 
 
-def _faults(rule: Rule, items: Iterable[tuple[str, ExpressionNames]]) -> Iterator[Finding]:
+def _find_faults(rule: Rule, items: Iterable[tuple[str, ExpressionNames]]) -> Iterator[Finding]:
     """What is proven where it is not known whether the rule applies, or whether there are more items: a fault is one
     whatever else was not read.
     """
     for subject, inner in items:
         inner.budget.spend(PER_FINDING * len(rule.expect))
-        yield from (one for one in _advice(rule, subject, inner) if one.is_fault or one.impairs)
+        yield from (one for one in _give_advice(rule, subject, inner) if one.is_fault or one.impairs)
 
 
-def _items(rule: Rule, names: ExpressionNames) -> Iterator[tuple[str, ExpressionNames]]:
+def _list_items(rule: Rule, names: ExpressionNames) -> Iterator[tuple[str, ExpressionNames]]:
     if rule.for_each is None:
         yield "", names
         return
@@ -167,7 +169,7 @@ def subject_of(item: object) -> str:
     return str(item)
 
 
-def _advice(rule: Rule, subject: str, names: ExpressionNames) -> list[Finding]:
+def _give_advice(rule: Rule, subject: str, names: ExpressionNames) -> list[Finding]:
     failed = []
     unknown: UnknownFact | None = None
     for expectation in rule.expect:
@@ -175,14 +177,14 @@ def _advice(rule: Rule, subject: str, names: ExpressionNames) -> list[Finding]:
             if not expectation.condition.evaluate(names):
                 is_fault, impairs = (_answer(one, names) for one in (expectation.fault, expectation.impairs))
                 if is_fault or impairs:
-                    message = _proven(rule, expectation.message, names)
+                    message = _render_proven(rule, expectation.message, names)
                     todo = _way_out(expectation.todo, names) if expectation.todo else ""
                     # What is not known makes it no milder: it waits for no boot, and a boot may make it worse.
                     waits = _answer(expectation.waits_for_reboot, names, unknown=False)
                     blocks = _answer(expectation.blocks_reboot, names, unknown=True)
                 else:
-                    message = _said(expectation.message, names)
-                    todo = _steps(expectation.todo, names) if expectation.todo else ""
+                    message = _render_words(expectation.message, names)
+                    todo = _render_steps(expectation.todo, names) if expectation.todo else ""
                     waits, blocks = False, _answer(expectation.blocks_reboot, names)
                 verdict = Verdict.DIFFERS if is_fault else Verdict.ADVICE
                 hold = Hold(HoldKind.WAITING, str(Activation.REBOOT)) if is_fault and waits else Hold()
@@ -195,19 +197,19 @@ def _advice(rule: Rule, subject: str, names: ExpressionNames) -> list[Finding]:
         except UnknownFact as problem:
             unknown = unknown or problem
     if unknown:
-        failed.append(_finding(rule, Verdict.UNKNOWN, unknown.reason, subject))
+        failed.append(_make_finding(rule, Verdict.UNKNOWN, unknown.reason, subject))
     if rule.expect and not failed:
-        return [_finding(rule, Verdict.OK, "", subject)]
+        return [_make_finding(rule, Verdict.OK, "", subject)]
     return failed
 
 
-def _wish(rule: Rule, spec: WishSpec, subject: str, names: ExpressionNames) -> Wish:
+def _make_wish(rule: Rule, spec: WishSpec, subject: str, names: ExpressionNames) -> Wish:
     kind = wish_kinds()[spec.kind]
-    fields = {name: _field(rule, kind, name, value, names) for name, value in spec.fields.items()}
+    fields = {name: _evaluate_field(rule, kind, name, value, names) for name, value in spec.fields.items()}
     bounds = tuple(_bound(rule, kind, operator, value, names) for operator, value in spec.bounds)
     name = spec.name.evaluate(names)
-    message = _said(spec.message, names) if spec.message else ""
-    todo = _steps(spec.todo, names) if spec.todo else ""
+    message = _render_words(spec.message, names) if spec.message else ""
+    todo = _render_steps(spec.todo, names) if spec.todo else ""
     if isinstance(name, (tuple, list)):  # a set of things has no name of its own
         called = " ".join(map(text_of, name))
     else:
@@ -217,15 +219,15 @@ def _wish(rule: Rule, spec: WishSpec, subject: str, names: ExpressionNames) -> W
     return Wish(spec.kind, called, rule.id, subject, fields, bounds, message, todo, is_fault)
 
 
-def _said(text: Written, names: ExpressionNames) -> str:
+def _render_words(text: Written, names: ExpressionNames) -> str:
     return text_of(text.evaluate(names))
 
 
-def _proven(rule: Rule, text: Written, names: ExpressionNames) -> str:
+def _render_proven(rule: Rule, text: Written, names: ExpressionNames) -> str:
     """The words for what is proven. They name what is known, and are lost for nothing that is not."""
     words = names.for_words()
     try:
-        found = _said(text, words)
+        found = _render_words(text, words)
     except UnknownFact as unknown:
         return f"{rule.title}: a fault, but its details are unknown: {unknown.reason}"
     return f"{found} (perhaps more: {words.lacking[0]})" if words.lacking else found
@@ -234,7 +236,7 @@ def _proven(rule: Rule, text: Written, names: ExpressionNames) -> str:
 def _way_out(text: Written, names: ExpressionNames) -> str:
     """The steps for what is proven; none where they depend on what is not known."""
     try:
-        return _steps(text, names.for_words())
+        return _render_steps(text, names.for_words())
     except UnknownFact:
         return ""
 
@@ -249,31 +251,31 @@ def _answer(question: Expression | Literal | None, names: ExpressionNames, *, un
         return unknown
 
 
-def _steps(text: Written, names: ExpressionNames) -> str:
+def _render_steps(text: Written, names: ExpressionNames) -> str:
     value = text.evaluate(names, has_steps=True) if isinstance(text, Text) else text.evaluate(names)
     return text_of(value)
 
 
-def _field(rule: Rule, kind: WishKind, name: str, written: Written, names: ExpressionNames) -> Any:
+def _evaluate_field(rule: Rule, kind: WishKind, name: str, written: Written, names: ExpressionNames) -> Any:
     """A field of a wish. Its value is checked here, too: of an expression, lint knows no more than the type."""
     value, spec = written.evaluate(names), kind.fields[name]
     if spec.choices and value not in spec.choices:
-        raise _unfit(rule, written, name, f"one of {', '.join(spec.choices)}", value)
+        raise _make_unfit_error(rule, written, name, f"one of {', '.join(spec.choices)}", value)
     if not isinstance(value, _TYPES[spec.type]) or (isinstance(value, bool) and spec.type is int):
-        raise _unfit(rule, written, name, _CALLED[spec.type], value)
+        raise _make_unfit_error(rule, written, name, _CALLED[spec.type], value)
     return value
 
 
 def _bound(rule: Rule, kind: WishKind, operator: Operator, written: Written, names: ExpressionNames) -> Bound:
     value, name = written.evaluate(names), f"{operator} of a {kind.kind}"
     if operator in NUMERIC and (isinstance(value, bool) or not isinstance(value, int)):
-        raise _unfit(rule, written, name, _CALLED[int], value)
+        raise _make_unfit_error(rule, written, name, _CALLED[int], value)
     if not all(isinstance(one, (str, int, float)) for one in (value if isinstance(value, (tuple, list)) else [value])):
-        raise _unfit(rule, written, name, "a text, a number, true, false, or a list of those", value)
+        raise _make_unfit_error(rule, written, name, "a text, a number, true, false, or a list of those", value)
     return Bound(operator, value)
 
 
-def _unfit(rule: Rule, written: Written, name: str, wanted: str, value: object) -> HosttuneError:
+def _make_unfit_error(rule: Rule, written: Written, name: str, wanted: str, value: object) -> HosttuneError:
     shown = (
         repr(value) if isinstance(value, (str, int, float)) else "empty" if value is None else "a value of another type"
     )
@@ -281,7 +283,7 @@ def _unfit(rule: Rule, written: Written, name: str, wanted: str, value: object) 
     return HosttuneError(message, hint="correct the rule, or the parameter that it takes the value from")
 
 
-def _finding(rule: Rule, verdict: Verdict, reason: str, subject: str = "") -> Finding:
+def _make_finding(rule: Rule, verdict: Verdict, reason: str, subject: str = "") -> Finding:
     return Finding(rule.id, subject, verdict, reason=reason)
 
 
@@ -301,7 +303,7 @@ def merge_bounds(wishes: tuple[Wish, ...]) -> tuple[tuple[Wish, ...], dict[str, 
     clashes: dict[str, Clash] = {}
     for key, group in together.items():
         bounds = tuple(dict.fromkeys(bound for wish in group for bound in wish.bounds))
-        if satisfiable(bounds):
+        if is_satisfiable(bounds):
             merged[key] = bounds
             continue
         wants = ", ".join(f"{bound.operator} {bound.value}" for bound in bounds[:_MOST_COMPARED])
@@ -311,7 +313,7 @@ def merge_bounds(wishes: tuple[Wish, ...]) -> tuple[tuple[Wish, ...], dict[str, 
             if rule in clashes:
                 continue
             others = (
-                {one for one, its in each if not satisfiable((*own, *its))} if len(each) <= _MOST_COMPARED else every
+                {one for one, its in each if not is_satisfiable((*own, *its))} if len(each) <= _MOST_COMPARED else every
             )
             if others:
                 clashes[rule] = tuple(sorted(others)), f"{key[0]} {key[1]} ({wants})"
@@ -321,7 +323,7 @@ def merge_bounds(wishes: tuple[Wish, ...]) -> tuple[tuple[Wish, ...], dict[str, 
     ), clashes
 
 
-def satisfiable(bounds: tuple[Bound, ...]) -> bool:
+def is_satisfiable(bounds: tuple[Bound, ...]) -> bool:
     """Whether some value satisfies all bounds (numbers for at_least and at_most; sets for includes and excludes)."""
     by: dict[Operator, list[Any]] = {}
     for bound in bounds:

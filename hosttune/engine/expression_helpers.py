@@ -8,7 +8,7 @@ from types import GenericAlias
 from typing import Any, TypeVar
 
 from hosttune import quoting
-from hosttune.facts.globs import matcher
+from hosttune.facts.globs import make_matcher
 from hosttune.frozen import frozen
 from hosttune.numbers import parse_whole
 from hosttune.values import StepLines
@@ -49,7 +49,7 @@ MAX_PATTERN = 1000  # characters: Python makes a program of each pattern
 def like(text: str, pattern: str) -> bool:
     if len(pattern) > MAX_PATTERN:
         raise ValueError(f"a pattern has at most {MAX_PATTERN} characters")
-    return matcher(pattern)(text) is not None
+    return make_matcher(pattern)(text) is not None
 
 
 def words(text: str) -> tuple[str, ...]:
@@ -98,7 +98,7 @@ def list_of(item: Any) -> Any:
     return GenericAlias(tuple, (item, ...))
 
 
-def _rounded(number: float, digits: int | None = None) -> float:
+def _round_number(number: float, digits: int | None = None) -> float:
     """At most 30 digits either way: Python would compute with thousands of millions of them."""
     return round(number) if digits is None else round(number, max(-30, min(30, digits)))
 
@@ -125,7 +125,7 @@ HELPERS: Mapping[str, Helper] = {
         "the items in order",
     ),
     "round": Helper(
-        _rounded,
+        _round_number,
         (Form((float,), int), Form((float, int), float)),
         "round(number) or round(number, digits)",
         "the nearest whole number, the even one of two; or to digits after the point",

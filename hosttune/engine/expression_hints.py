@@ -31,15 +31,15 @@ class RecordType:
 
 def record(name: str, fields: Mapping[str, Any]) -> type[RecordType]:
     """The type of a value with these fields and no class of its own, such as the params of a rule."""
-    return type(name, (RecordType,), {"fields": {key: plain(value, key) for key, value in fields.items()}})
+    return type(name, (RecordType,), {"fields": {key: simplify_hint(value, key) for key, value in fields.items()}})
 
 
-def plain(hint: Any, name: str = "record") -> Any:
+def simplify_hint(hint: Any, name: str = "record") -> Any:
     """A type annotation in plain form."""
     if isinstance(hint, Mapping):
         return record(name, hint)
     if hasattr(hint, "__supertype__"):  # NewType
-        return plain(hint.__supertype__)
+        return simplify_hint(hint.__supertype__)
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is not None or hint in _LISTS or hint in _MAPPINGS:
         return _plain_generic(hint, origin or hint, arguments)
@@ -50,18 +50,18 @@ def plain(hint: Any, name: str = "record") -> Any:
 
 def _plain_generic(hint: Any, origin: Any, arguments: tuple[Any, ...]) -> Any:
     if origin in (Union, UnionType):
-        return union(plain(argument) for argument in arguments)
+        return join_types(simplify_hint(argument) for argument in arguments)
     if origin is Annotated:
-        return plain(arguments[0])
+        return simplify_hint(arguments[0])
     if origin in _LISTS:
-        return list_of(union(plain(argument) for argument in arguments if argument is not Ellipsis))
+        return list_of(join_types(simplify_hint(argument) for argument in arguments if argument is not Ellipsis))
     if origin in _MAPPINGS:
         key, value = arguments or (Any, Any)
-        return Mapping[plain(key), plain(value)]  # type: ignore[misc]
+        return Mapping[simplify_hint(key), simplify_hint(value)]  # type: ignore[misc]
     return hint
 
 
-def union(types: Iterable[Any]) -> Any:
+def join_types(types: Iterable[Any]) -> Any:
     """One type for values of several; Any where one of them is Any or there is none."""
     options = list(dict.fromkeys(option for one in types for option in options_of(one)))
     if not options or Any in options:
@@ -79,13 +79,13 @@ def is_optional(hint: Any) -> bool:
 
 def without_none(hint: Any) -> Any:
     rest = [option for option in options_of(hint) if option is not NoneType]
-    return union(rest) if rest else hint
+    return join_types(rest) if rest else hint
 
 
-def base(hint: Any) -> Any:
+def base_of_literal(hint: Any) -> Any:
     """The type of a Literal's values; any other type as it is."""
     if get_origin(hint) is Literal:
-        return union(type(value) for value in get_args(hint))
+        return join_types(type(value) for value in get_args(hint))
     return hint
 
 
@@ -105,7 +105,7 @@ def value_of(hint: Any) -> Any:
     getter = getattr(hint, "__getitem__", None) if isinstance(hint, type) and get_origin(hint) is None else None
     if getter is None or hint is str:
         return None
-    return plain(_hints_of(getter).get("return", Any))
+    return simplify_hint(_hints_of(getter).get("return", Any))
 
 
 @cache
@@ -115,11 +115,11 @@ def fields_of(hint: Any) -> Mapping[str, Any]:
         return {}
     if issubclass(hint, RecordType):
         return hint.fields
-    fields = {name: plain(value) for name, value in _hints_of(hint).items() if not name.startswith("_")}
+    fields = {name: simplify_hint(value) for name, value in _hints_of(hint).items() if not name.startswith("_")}
     for owner in reversed(hint.__mro__):
         for name, member in vars(owner).items():
             if isinstance(member, property) and member.fget is not None and not name.startswith("_"):
-                fields[name] = plain(_hints_of(member.fget).get("return", Any))
+                fields[name] = simplify_hint(_hints_of(member.fget).get("return", Any))
     return fields
 
 
@@ -143,7 +143,7 @@ def goes_with(one: Any, other: Any) -> bool:
     if (NUMBERS & left.plain and NUMBERS & right.kinds) or (NUMBERS & left.kinds and NUMBERS & right.plain):
         return True
     return any(
-        mine and its and goes_with(union(mine), union(its))
+        mine and its and goes_with(join_types(mine), join_types(its))
         for mine, its in ((left.items, right.items), (left.values, right.values))
     )
 
@@ -174,12 +174,12 @@ def fits(actual: Any, wanted: Any, bindings: dict[Any, Any]) -> bool:
     if actual is Any or wanted is Any:
         return True
     if isinstance(wanted, TypeVar):
-        return _binds(actual, wanted, bindings)
+        return _binds_variable(actual, wanted, bindings)
     if len(options_of(actual)) > 1:
         return all(fits(option, wanted, bindings) for option in options_of(actual))
     if len(options_of(wanted)) > 1:
         return any(fits(actual, option, bindings) for option in options_of(wanted))
-    actual = base(actual)
+    actual = base_of_literal(actual)
     if actual == wanted or (actual is int and wanted is float):
         return True
     if get_origin(actual) is tuple and get_origin(wanted) is tuple:
@@ -187,10 +187,10 @@ def fits(actual: Any, wanted: Any, bindings: dict[Any, Any]) -> bool:
     return get_origin(actual) is collections.abc.Mapping and get_origin(wanted) is collections.abc.Mapping
 
 
-def _binds(actual: Any, variable: TypeVar, bindings: dict[Any, Any]) -> bool:
-    actual = union(base(option) for option in options_of(actual))
+def _binds_variable(actual: Any, variable: TypeVar, bindings: dict[Any, Any]) -> bool:
+    actual = join_types(base_of_literal(option) for option in options_of(actual))
     if variable in bindings:
-        actual = union((bindings[variable], actual))
+        actual = join_types((bindings[variable], actual))
     options = set(options_of(actual))
     if variable.__constraints__ and not options <= {*variable.__constraints__, Any}:
         return False
@@ -212,7 +212,7 @@ def bound(hint: Any, bindings: Mapping[Any, Any]) -> Any:
 
 
 def is_number(hint: Any) -> bool:
-    return all(base(option) in NUMBERS for option in options_of(hint))
+    return all(base_of_literal(option) in NUMBERS for option in options_of(hint))
 
 
 def is_numbers(hint: Any) -> bool:
@@ -221,7 +221,9 @@ def is_numbers(hint: Any) -> bool:
 
 def is_bare_word(hint: Any) -> bool:
     """Whether a value of this type is no more than a word, whatever a host says: a number, or one of certain words."""
-    return all(get_origin(one) is Literal or base(one) in {int, float, bool, NoneType} for one in options_of(hint))
+    return all(
+        get_origin(one) is Literal or base_of_literal(one) in {int, float, bool, NoneType} for one in options_of(hint)
+    )
 
 
 def text_fault(hint: Any) -> str:
@@ -230,7 +232,7 @@ def text_fault(hint: Any) -> str:
         return ""
     if is_optional(hint):
         return "may be None, which cannot stand in a text"
-    kinds = {base(option) for option in options_of(hint)}
+    kinds = {base_of_literal(option) for option in options_of(hint)}
     if kinds <= _PLAIN or all(get_origin(kind) is tuple and not text_fault(item_of(kind)) for kind in kinds):
         return ""
     return f"is {name_type(hint)}, which cannot stand in a text"
@@ -261,7 +263,7 @@ def describe(scope: Mapping[str, Any]) -> dict[str, tuple[str, type | None]]:
     """
     found: dict[str, tuple[str, type | None]] = {}
     for name in scope:
-        _describe(name, plain(scope[name], name), found, ())
+        _describe(name, simplify_hint(scope[name], name), found, ())
     return found
 
 

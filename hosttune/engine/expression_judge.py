@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from hosttune.engine.expression_helpers import CONSTANTS, HELPERS
-from hosttune.engine.expression_values import OPERATORS, bounded
+from hosttune.engine.expression_values import OPERATORS, check_bounds
 
 MAX_DEPTH = 60
 
@@ -51,7 +51,7 @@ class Judge:
             self.fault(f"{node.value!r} cannot stand in an expression", "texts, numbers, True, False and None can")
             return
         try:
-            bounded(node.value)
+            check_bounds(node.value)
         except OverflowError as error:
             self.fault(str(error))
 
@@ -76,7 +76,7 @@ class Judge:
             self.base(node.value)
 
     def base(self, node: ast.expr) -> str:
-        """What stands before a dot or a bracket; only there may `units` and `packages` stand. Returns its name."""
+        """What is before a dot or a bracket; only there may `units` and `packages` stand. Returns its name."""
         name = node.id if isinstance(node, ast.Name) and node.id not in self.bound else ""
         if name in ASKED:
             self.subjects.add(name)
@@ -117,7 +117,7 @@ class Judge:
             return
         name = node.func.id
         if name not in HELPERS:
-            self.fault(f"no function is called {name!r}", nearest(name, HELPERS))
+            self.fault(f"no function is called {name!r}", suggest_nearest(name, HELPERS))
             return
         if node.keywords:
             self.fault(f"{name} takes no named arguments", HELPERS[name].usage)
@@ -156,7 +156,7 @@ def _is_none(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value is None
 
 
-def nearest(name: str, names: Iterable[str]) -> str:
+def suggest_nearest(name: str, names: Iterable[str]) -> str:
     """The hint for a wrong name: the nearest valid one, then the valid ones."""
     from difflib import get_close_matches
 

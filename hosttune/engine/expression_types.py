@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from hosttune.engine.expression_helpers import CONSTANTS, HELPERS, Form, list_of
 from hosttune.engine.expression_hints import (
-    base,
+    base_of_literal,
     bound,
     describe,
     fields_of,
@@ -23,15 +23,15 @@ from hosttune.engine.expression_hints import (
     is_numbers,
     is_optional,
     item_of,
+    join_types,
     name_type,
-    plain,
     record,
+    simplify_hint,
     text_fault,
-    union,
     value_of,
     without_none,
 )
-from hosttune.engine.expression_judge import nearest
+from hosttune.engine.expression_judge import suggest_nearest
 
 __all__ = ["Checker", "describe", "item_of", "name_type", "record", "text_fault"]
 
@@ -50,7 +50,7 @@ class Checker:
     def type_of(self, node: ast.expr) -> Any:
         make = _CHECKS.get(type(node))
         inferred = make(self, node) if make is not None else Any
-        if is_optional(inferred) and _path(node) in self.present:
+        if is_optional(inferred) and _spell_path(node) in self.present:
             return without_none(inferred)
         return inferred
 
@@ -66,9 +66,9 @@ class Checker:
         if node.id in HELPERS or node.id.startswith("_"):
             return Any
         if node.id in self.scope:
-            return plain(self.scope[node.id], node.id)
+            return simplify_hint(self.scope[node.id], node.id)
         names = (*self.scope, *self.local, *CONSTANTS)
-        return self.fault(f"unknown name {node.id!r}", nearest(node.id, names))
+        return self.fault(f"unknown name {node.id!r}", suggest_nearest(node.id, names))
 
     def attribute(self, node: ast.Attribute) -> Any:
         owner = self.type_of(node.value)
@@ -82,7 +82,7 @@ class Checker:
             return fields[node.attr]
         if not fields:
             return self.fault(f"`{text}` is {name_type(owner)} and has no field {node.attr!r}", _use_of(owner, text))
-        return self.fault(f"{name_type(owner)} has no field {node.attr!r}", nearest(node.attr, fields))
+        return self.fault(f"{name_type(owner)} has no field {node.attr!r}", suggest_nearest(node.attr, fields))
 
     def subscript(self, node: ast.Subscript) -> Any:
         owner, index = self.type_of(node.value), self.type_of(node.slice)
@@ -106,13 +106,13 @@ class Checker:
         return value if item is None else item
 
     def display(self, node: ast.Tuple | ast.List) -> Any:
-        return list_of(union([self.type_of(item) for item in node.elts]))
+        return list_of(join_types([self.type_of(item) for item in node.elts]))
 
     def boolean(self, node: ast.BoolOp) -> Any:
         outer = self.present
         for value in node.values:
             self.test(value)
-            self.present |= _shown(value, truth=isinstance(node.op, ast.And))
+            self.present |= _find_shown_paths(value, truth=isinstance(node.op, ast.And))
         self.present = outer
         return bool
 
@@ -127,7 +127,7 @@ class Checker:
         elif item_of(hint) is not None or value_of(hint) is not None:
             advice = f"write len({text}) > 0"
         else:
-            advice = f"compare it: {text} {'!= ' + repr('') if base(hint) is str else '> 0'}"
+            advice = f"compare it: {text} {'!= ' + repr('') if base_of_literal(hint) is str else '> 0'}"
         self.fault(f"`{text}` is {name_type(hint)}, but a test is true or false", advice)
 
     def unary(self, node: ast.UnaryOp) -> Any:
@@ -137,10 +137,10 @@ class Checker:
         hint = self.type_of(node.operand)
         if hint is not Any and not is_number(hint):
             return self.fault(f"`-{ast.unparse(node.operand)}`: {name_type(hint)} is not a number")
-        return base(hint)
+        return base_of_literal(hint)
 
     def binary(self, node: ast.BinOp) -> Any:
-        left, right = base(self.type_of(node.left)), base(self.type_of(node.right))
+        left, right = base_of_literal(self.type_of(node.left)), base_of_literal(self.type_of(node.right))
         if left is Any or right is Any:
             return Any
         if is_number(left) and is_number(right):
@@ -149,7 +149,7 @@ class Checker:
         if isinstance(node.op, ast.Add) and left is str and right is str:
             return str
         if isinstance(node.op, ast.Add) and get_origin(left) is tuple and get_origin(right) is tuple:
-            return list_of(union((item_of(left), item_of(right))))
+            return list_of(join_types((item_of(left), item_of(right))))
         sides = f"{name_type(left)} and {name_type(right)}"
         hint = "str(number) makes text of a number" if {left, right} <= {int, float, str} else ""
         if is_optional(left) or is_optional(right):
@@ -174,10 +174,12 @@ class Checker:
             return
         text, hint = (one, left) if right is NoneType else (other, right)
         if NoneType in (left, right):
-            if _path(text) not in self.present:  # asked once more is superfluous, not wrong
+            if _spell_path(text) not in self.present:  # asked once more is superfluous, not wrong
                 self.fault(f"`{ast.unparse(text)}` is {name_type(hint)}, never None")
-        elif Literal in (get_origin(left), get_origin(right)) and base(left) == base(right):
-            self.fault(f"`{ast.unparse(one)}` is {name_type(left)}, never {name_type(right)}", _choices(left, right))
+        elif Literal in (get_origin(left), get_origin(right)) and base_of_literal(left) == base_of_literal(right):
+            self.fault(
+                f"`{ast.unparse(one)}` is {name_type(left)}, never {name_type(right)}", _list_choices(left, right)
+            )
         else:
             self.mismatch(one, left, other, right)
 
@@ -191,7 +193,7 @@ class Checker:
                 return
         if (is_number(left) and is_number(right)) or (is_numbers(left) and is_numbers(right)):
             return
-        if base(left) is str and base(right) is str:
+        if base_of_literal(left) is str and base_of_literal(right) is str:
             sides = f"`{ast.unparse(one)}` and `{ast.unparse(other)}`"
             self.fault(
                 f"{sides} are texts, which have no order here", "compare version(text), a list of numbers, or int(text)"
@@ -200,8 +202,8 @@ class Checker:
         self.mismatch(one, left, other, right)
 
     def membership(self, one: ast.expr, left: Any, other: ast.expr, right: Any) -> None:
-        if base(right) is str:
-            fit = base(left) is str
+        if base_of_literal(right) is str:
+            fit = base_of_literal(left) is str
         elif item_of(right) is not None:
             fit = goes_with(left, item_of(right))
         elif get_args(right) and value_of(right) is not None:
@@ -215,25 +217,29 @@ class Checker:
         if not fit:
             self.fault(
                 f"`{ast.unparse(one)}` is {name_type(left)}, never in `{ast.unparse(other)}`, a {name_type(right)}",
-                _choices(left, right),
+                _list_choices(left, right),
             )
 
     def mismatch(self, one: ast.expr, left: Any, other: ast.expr, right: Any) -> None:
-        hint = "int(text) makes a number of text" if {base(left), base(right)} in ({int, str}, {float, str}) else ""
+        hint = (
+            "int(text) makes a number of text"
+            if {base_of_literal(left), base_of_literal(right)} in ({int, str}, {float, str})
+            else ""
+        )
         sides = f"`{ast.unparse(one)}` is {name_type(left)}, `{ast.unparse(other)}` is {name_type(right)}"
         self.fault(f"these cannot be compared: {sides}", hint)
 
     def conditional(self, node: ast.IfExp) -> Any:
         self.test(node.test)
         outer = self.present
-        self.present = outer | _shown(node.test, truth=True)
+        self.present = outer | _find_shown_paths(node.test, truth=True)
         body = self.type_of(node.body)
-        self.present = outer | _shown(node.test, truth=False)
+        self.present = outer | _find_shown_paths(node.test, truth=False)
         orelse = self.type_of(node.orelse)
         self.present = outer
-        if {base(body), base(orelse)} == _NUMBERS:
+        if {base_of_literal(body), base_of_literal(orelse)} == _NUMBERS:
             return float
-        return body if body == orelse else union((base(body), base(orelse)))
+        return body if body == orelse else join_types((base_of_literal(body), base_of_literal(orelse)))
 
     def call(self, node: ast.Call) -> Any:
         helper = HELPERS.get(node.func.id) if isinstance(node.func, ast.Name) else None
@@ -244,7 +250,7 @@ class Checker:
             return Any
         for form in helper.forms:
             bindings: dict[Any, Any] = {}
-            wanted = _spread(form, len(kinds))
+            wanted = _spread_arguments(form, len(kinds))
             if wanted is not None and all(fits(kind, want, bindings) for kind, want in zip(kinds, wanted, strict=True)):
                 return bound(form.result, bindings)
         given = ", ".join(name_type(kind) for kind in kinds) or "nothing"
@@ -269,20 +275,20 @@ class Checker:
                 self.local[name] = item
             for test in clause.ifs:
                 self.test(test)
-                self.present |= _shown(test, truth=True)
+                self.present |= _find_shown_paths(test, truth=True)
         element = self.type_of(node.elt)
         self.local, self.present = outer, present
         return list_of(element)
 
 
-def _spread(form: Form, count: int) -> tuple[Any, ...] | None:
+def _spread_arguments(form: Form, count: int) -> tuple[Any, ...] | None:
     """The argument types of a form for so many arguments."""
     if form.more and count >= len(form.arguments):
         return (*form.arguments, *[form.arguments[-1]] * (count - len(form.arguments)))
     return form.arguments if count == len(form.arguments) else None
 
 
-def _choices(left: Any, right: Any) -> str:
+def _list_choices(left: Any, right: Any) -> str:
     for hint in (left, right):
         if get_origin(hint) is Literal and len(get_args(hint)) > 1:
             return f"valid: {', '.join(str(value) for value in get_args(hint))}"
@@ -297,35 +303,35 @@ def _use_of(hint: Any, text: str) -> str:
     return ""
 
 
-def _path(node: ast.expr) -> str:
+def _spell_path(node: ast.expr) -> str:
     """The spelling of a value that stays the same wherever it is written; empty for what is worked out."""
     if isinstance(node, ast.Name):
         return node.id
     if isinstance(node, ast.Attribute):
-        owner = _path(node.value)
+        owner = _spell_path(node.value)
         return owner and f"{owner}.{node.attr}"
     if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
-        owner = _path(node.value)
+        owner = _spell_path(node.value)
         return owner and f"{owner}[{node.slice.value!r}]"
     return ""
 
 
-def _shown(node: ast.expr, *, truth: bool) -> frozenset[str]:
+def _find_shown_paths(node: ast.expr, *, truth: bool) -> frozenset[str]:
     """The paths that are not None when this test has come out true (or false)."""
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-        return _shown(node.operand, truth=not truth)
+        return _find_shown_paths(node.operand, truth=not truth)
     if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.And) is truth:
-        return frozenset().union(*(_shown(value, truth=truth) for value in node.values))
+        return frozenset().union(*(_find_shown_paths(value, truth=truth) for value in node.values))
     if isinstance(node, ast.Compare) and len(node.ops) == 1:
         op, other = node.ops[0], node.comparators[0]
         is_none = isinstance(other, ast.Constant) and other.value is None
         differs = isinstance(op, (ast.IsNot, ast.NotEq)) if truth else isinstance(op, (ast.Is, ast.Eq))
-        if is_none and differs and _path(node.left):
-            return frozenset({_path(node.left)})
+        if is_none and differs and _spell_path(node.left):
+            return frozenset({_spell_path(node.left)})
     return frozenset()
 
 
-def _constant(_checker: Checker, node: ast.Constant) -> Any:
+def _type_of_constant(_checker: Checker, node: ast.Constant) -> Any:
     value = node.value
     if isinstance(value, str):
         return Literal[value]
@@ -333,7 +339,7 @@ def _constant(_checker: Checker, node: ast.Constant) -> Any:
 
 
 _CHECKS: Mapping[type[ast.AST], Callable[[Checker, Any], Any]] = {
-    ast.Constant: _constant,
+    ast.Constant: _type_of_constant,
     ast.Name: Checker.name,
     ast.Attribute: Checker.attribute,
     ast.Subscript: Checker.subscript,

@@ -160,7 +160,7 @@ class _Evaluation:
         self.budget.spend(1)
         return _VALUES[type(node)](self, node, bound)
 
-    def known(self, value: Any) -> Any:
+    def require_known(self, value: Any) -> Any:
         if type(value) is Unreadable:
             raise UnknownFact(value.reason)
         if type(value) is list:
@@ -178,12 +178,12 @@ class _Evaluation:
         name = node.id
         if name in bound:
             return bound[name]
-        return CONSTANTS[name] if name in CONSTANTS else self.known(self.names[name])
+        return CONSTANTS[name] if name in CONSTANTS else self.require_known(self.names[name])
 
     def attribute(self, node: ast.Attribute, bound: Bound) -> Any:
         value, name = self.of(node.value, bound), node.attr
         if type(value) in _MAPPINGS:
-            return self.known(value[name])
+            return self.require_known(value[name])
         # The fields of a subject are few, and each is made once. Those of what was asked by name are as many as names.
         is_of_subject = type(node.value) is ast.Name and node.value.id not in bound
         before = EFFORT.spent
@@ -195,10 +195,10 @@ class _Evaluation:
 
     def field(self, value: Any, name: str) -> Any:
         if not isinstance(getattr(type(value), name, None), property):
-            return self.known(getattr(value, name))
+            return self.require_known(getattr(value, name))
         kept = self.budget.kept  # a property may go through all things of a host: once is enough
         if (id(value), name) not in kept:
-            kept[id(value), name] = value, self.known(getattr(value, name))
+            kept[id(value), name] = value, self.require_known(getattr(value, name))
         return kept[id(value), name][1]
 
     def subscript(self, node: ast.Subscript, bound: Bound) -> Any:
@@ -208,10 +208,10 @@ class _Evaluation:
         self.budget.read(key)
         is_asked = isinstance(value, (Fact, Lookup))
         if not is_asked:
-            return self.known(value[key])
+            return self.require_known(value[key])
         before = EFFORT.spent
         try:
-            return self.known(value[key])
+            return self.require_known(value[key])
         finally:
             self.budget.spend(PER_LOOK + EFFORT.spent - before)
 
@@ -274,7 +274,7 @@ class _Evaluation:
             return self.of(node, bound)
         self.budget.spend(1)
         items = self.of(node.args[0], bound)
-        return _AtLeast(items) if type(items) is KnownPart else bounded(HELPERS["len"].function(items))
+        return _AtLeast(items) if type(items) is KnownPart else check_bounds(HELPERS["len"].function(items))
 
     def conditional(self, node: ast.IfExp, bound: Bound) -> Any:
         try:
@@ -283,7 +283,7 @@ class _Evaluation:
             try:
                 one, other = self.of(node.body, bound), self.of(node.orelse, bound)
                 self.budget.read(one)
-                if _same(one, other):
+                if _is_same(one, other):
                     return one
             except (UnknownFact, *ERRORS):
                 pass
@@ -296,7 +296,7 @@ class _Evaluation:
             return self.quantifier(node.args[0], bound, decisive=name == "any")
         arguments = [self.of(argument, bound) for argument in node.args]
         self.charge(name, arguments)
-        made = bounded(HELPERS[name].function(*arguments))
+        made = check_bounds(HELPERS[name].function(*arguments))
         self.budget.read(made)
         return made
 
@@ -329,7 +329,7 @@ class _Evaluation:
         except ERRORS:
             if unknown is None:
                 raise
-        return self.known(known_part(found, unknown))
+        return self.require_known(known_part(found, unknown))
 
     def items_of(self, value: Any) -> Iterator[Any]:
         """The items. Raises UnknownFact behind the last one where there may be more."""
@@ -338,7 +338,7 @@ class _Evaluation:
         self.steps += len(value.known if type(value) is KnownPart else value)
         if self.steps > MAX_STEPS:
             raise OverflowError(f"more than {MAX_STEPS} steps")
-        return map(self.known, value)
+        return map(self.require_known, value)
 
     def quantifier(self, node: ast.expr, bound: Bound, *, decisive: bool) -> bool:
         """For any (decisive True) and all (decisive False): unknown items matter only where no known one decides."""
@@ -402,14 +402,14 @@ class _Evaluation:
             return _UNDECIDED, doubt
 
 
-def _same(one: Any, other: Any) -> bool:
+def _is_same(one: Any, other: Any) -> bool:
     """Equal and of one type, so that True is not 1."""
     if isinstance(one, tuple) and isinstance(other, tuple):
-        return len(one) == len(other) and all(map(_same, one, other))
+        return len(one) == len(other) and all(map(_is_same, one, other))
     return type(one) is type(other) and bool(one == other)
 
 
-def bounded(value: Any) -> Any:
+def check_bounds(value: Any) -> Any:
     """The value. Raises OverflowError for a number that is too large, and what is too long."""
     if isinstance(value, int):
         if not -MAX_INTEGER < value < MAX_INTEGER:
@@ -422,24 +422,24 @@ def bounded(value: Any) -> Any:
     return value
 
 
-def _numbers(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+def _take_only_numbers(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     """Arithmetic of numbers only: Python's * would repeat text, its % would format it."""
 
     def run(one: Any, other: Any) -> Any:
         if not isinstance(one, (int, float)) or not isinstance(other, (int, float)):
             raise TypeError(f"a number is needed, not {type(other if isinstance(one, (int, float)) else one).__name__}")
-        return bounded(function(one, other))
+        return check_bounds(function(one, other))
 
     return run
 
 
 OPERATORS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
-    ast.Add: lambda one, other: bounded(one + other),
-    ast.Sub: _numbers(operator.sub),
-    ast.Mult: _numbers(operator.mul),
-    ast.Div: _numbers(operator.truediv),
-    ast.FloorDiv: _numbers(operator.floordiv),
-    ast.Mod: _numbers(operator.mod),
+    ast.Add: lambda one, other: check_bounds(one + other),
+    ast.Sub: _take_only_numbers(operator.sub),
+    ast.Mult: _take_only_numbers(operator.mul),
+    ast.Div: _take_only_numbers(operator.truediv),
+    ast.FloorDiv: _take_only_numbers(operator.floordiv),
+    ast.Mod: _take_only_numbers(operator.mod),
 }
 
 _COMPARISONS: Mapping[type[ast.cmpop], Callable[[Any, Any], Any]] = {

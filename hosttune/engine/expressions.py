@@ -68,10 +68,10 @@ class Expression:
     def node(self) -> ast.expr:
         """Raises BadInput if it is no expression."""
         if self._node is None:
-            self._node = _parsed(self.source, self.where, strict=False)
+            self._node = _parse_expression(self.source, self.where, strict=False)
         return self._node
 
-    def judged(self) -> Judge:
+    def judge(self) -> Judge:
         """Raises BadInput with what may not stand in an expression."""
         if self._judge is None:
             self._judge = judge = Judge()
@@ -81,15 +81,15 @@ class Expression:
 
     @property
     def subjects(self) -> frozenset[str]:
-        return frozenset(self.judged().subjects)
+        return frozenset(self.judge().subjects)
 
     @property
     def units(self) -> frozenset[str]:
-        return frozenset(self.judged().asked["units"])
+        return frozenset(self.judge().asked["units"])
 
     @property
     def sysctls(self) -> frozenset[str]:
-        return frozenset(self.judged().asked["sysctl"])
+        return frozenset(self.judge().asked["sysctl"])
 
     def evaluate(self, names: Mapping[str, object]) -> Any:
         """The value. Raises UnknownFact, or HosttuneError when it cannot be worked out (1 / 0, a missing key, too much
@@ -103,7 +103,7 @@ class Expression:
             return value_of(self._node or self.node, names, budget_of(names))
         except (*ERRORS, OverBudget) as error:
             reason = f"no {error}" if isinstance(error, KeyError) else str(error)
-            raise HosttuneError(f"{self.where}: cannot work out `{_short(self.source)}`: {reason}") from error
+            raise HosttuneError(f"{self.where}: cannot work out `{_shorten_text(self.source)}`: {reason}") from error
 
 
 @frozen
@@ -151,7 +151,7 @@ class Text:
     def _pieces(self, names: Mapping[str, object], budget: Budget, escaped: str) -> Iterator[str]:
         length = 0
         for part in self.parts:
-            piece = part if isinstance(part, str) else _inserted(part, names, budget)
+            piece = part if isinstance(part, str) else _insert_part(part, names, budget)
             if escaped and not isinstance(part, str) and not isinstance(piece, StepLines):
                 piece = piece.replace(escaped, r"\n")
             length += len(piece)
@@ -175,7 +175,7 @@ def parse_expression(text: str, where: Where, scope: Mapping[str, Any]) -> Expre
     from hosttune.engine.expression_types import Checker
 
     judge, checker = Judge(), Checker(scope)
-    node = _parsed(text, where, strict=True)
+    node = _parse_expression(text, where, strict=True)
     judge.judge(node)
     inferred = Any if judge.is_deep else checker.type_of(node)
     _refuse(where, [*judge.faults, *checker.faults])
@@ -191,7 +191,7 @@ def parse_text(text: str, where: Where, scope: Mapping[str, Any]) -> Text:
     """Read a text with `{{ expression }}` parts and type-check them. Raises BadInput with every fault."""
     from hosttune.engine.expression_types import text_fault
 
-    parts, faults = _parts(text, where, scope)
+    parts, faults = _split_parts(text, where, scope)
     if len(parts) > 1:
         for part in parts:
             fault = text_fault(part.type) if isinstance(part, Expression) else ""
@@ -206,13 +206,13 @@ def parse_text(text: str, where: Where, scope: Mapping[str, Any]) -> Text:
 
 def compile_text(text: str, where: Where) -> Text:
     """Read a text whose expressions were type-checked before."""
-    parts, faults = _parts(text, where, None)
+    parts, faults = _split_parts(text, where, None)
     if faults:
         raise BadInput(faults)
     return Text(text, where, parts)
 
 
-def _parts(
+def _split_parts(
     text: str, where: Where, scope: Mapping[str, Any] | None
 ) -> tuple[tuple[str | Expression, ...], list[Fault]]:
     if "{{" not in text and "}}" not in text:
@@ -243,7 +243,7 @@ def _split_at_braces(text: str) -> Iterator[str]:
     yield text[place:]
 
 
-def _inserted(part: Expression, names: Mapping[str, object], budget: Budget) -> str:
+def _insert_part(part: Expression, names: Mapping[str, object], budget: Budget) -> str:
     value = part.evaluate(names)
     budget.read(value)
     try:
@@ -252,12 +252,12 @@ def _inserted(part: Expression, names: Mapping[str, object], budget: Budget) -> 
         raise HosttuneError(f"{part.where}: cannot write `{part.source}` into a text: {error}") from error
 
 
-def _parsed(text: str, where: Where, *, strict: bool) -> ast.expr:
+def _parse_expression(text: str, where: Where, *, strict: bool) -> ast.expr:
     try:
         return _node_of(text, strict=strict)
     except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
         reason = error.msg if isinstance(error, SyntaxError) else str(error) or "too deeply nested"
-        raise BadInput([Fault(where, f"not an expression: {reason} in `{_short(text)}`")]) from None
+        raise BadInput([Fault(where, f"not an expression: {reason} in `{_shorten_text(text)}`")]) from None
 
 
 def _node_of(text: str, *, strict: bool) -> ast.expr:
@@ -293,6 +293,6 @@ def _refuse(where: Where, faults: list[tuple[str, str]]) -> None:
         raise BadInput([Fault(where, message, hint) for message, hint in dict.fromkeys(faults)])
 
 
-def _short(text: str) -> str:
+def _shorten_text(text: str) -> str:
     line = " ".join(text.split())
     return line if len(line) <= 80 else line[:77] + "..."

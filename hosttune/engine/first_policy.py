@@ -38,7 +38,7 @@ def first_policy(
         "# All keys: docs/policy.md. After a change: hosttune policy",
         f"profile: {profile}  # {clean(why)}",
         *_data_mounts(facts),
-        *_waivers(findings, titles, str(today + _WAIVED_FOR)),
+        *_list_waivers(findings, titles, str(today + _WAIVED_FOR)),
     ]
     return "".join(f"{line}\n" for line in lines)
 
@@ -66,7 +66,7 @@ def _is_offered(tags: tuple[str, ...]) -> bool:
     return bool(tags) and clean(tags[0]) == tags[0]
 
 
-def _waivers(findings: Iterable[Finding], titles: Mapping[str, str], until: str) -> Iterator[str]:
+def _list_waivers(findings: Iterable[Finding], titles: Mapping[str, str], until: str) -> Iterator[str]:
     rules = sorted({one.rule for one in findings if one.changes})
     if rules:
         yield "# Rules that change something here. To leave one off for a time, remove the # of its line and of ignore:"

@@ -154,7 +154,7 @@ class LookCollector(Generic[T]):
                 older.append(host)
             else:
                 refused.append((source, host))
-        return Choice(chosen, older, refused, self._future, disputed, list(self._shared()))
+        return Choice(chosen, older, refused, self._future, disputed, list(self._find_shared()))
 
     def _hiding(
         self, host: str, machine: _Machine, chosen: _HostLook[T], others: Iterable[tuple[str, _HostLook[T]]]
@@ -168,7 +168,7 @@ class LookCollector(Generic[T]):
                 known |= look.faults
                 yield of, look
 
-    def _shared(self) -> Iterator[tuple[str, list[str]]]:
+    def _find_shared(self) -> Iterator[tuple[str, list[str]]]:
         """The machine ids that several names have, with the names."""
         names: dict[str, list[str]] = {}
         for host, machines in self._looks.items():

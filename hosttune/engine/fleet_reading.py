@@ -1,7 +1,7 @@
 """Documents that hosts left behind, read for a report on all of them: results of `hosttune check --format json`, plans,
 and the notes of a playbook about hosts that gave no answer. Pure.
 
-A document is somebody else's text: what is not as it should be is told with its place, and the rest is still read.
+A document is someone else's text: what is not as it should be is told with its place, and the rest is still read.
 A missing field takes the value that hosts of an older version mean by it.
 """
 
@@ -13,7 +13,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from hosttune.codec import other_format
-from hosttune.engine.fleet_seen import HostLook, Unread, pairs, seen_of
+from hosttune.engine.fleet_seen import HostLook, Unread, list_pairs, seen_of
 from hosttune.engine.health import Fitness, judge
 from hosttune.engine.plan import digest
 from hosttune.engine.plan_class import digest_content, in_common
@@ -40,7 +40,7 @@ class _Wrong(Exception):
         self.field = field
 
 
-def parsed(content: bytes, source: str) -> dict[str, Any] | Unread:
+def parse_document(content: bytes, source: str) -> dict[str, Any] | Unread:
     """The document in a file, whatever it is."""
     if not content.strip():
         return Unread(source, "is empty: the host was not reached, or the command there failed")
@@ -63,27 +63,27 @@ def read_document(data: Mapping[str, Any], source: str, stem: str) -> Iterator[H
     try:
         _check_version(data)
         if data.get("kind") == MISSING:
-            yield _missing(data, source)
+            yield _make_missing_host(data, source)
             return
         hosts = data.get("hosts")
         if not isinstance(hosts, list):
             if not (isinstance(data.get("stages"), list) and isinstance(data.get("findings"), list)):
                 raise _Wrong("", "is no record, no plan and no result of check")
-            yield _seen({"host": stem, **data}, source, "")
+            yield _decode_host({"host": stem, **data}, source, "")
             return
         if not hosts:
             raise _Wrong("hosts", "names no host")
     except _Wrong as error:
-        yield _unread(error, source)
+        yield _make_unread(error, source)
         return
     for number, entry in enumerate(hosts):
         where = f"hosts[{number}]"
         try:
             if not isinstance(entry, dict):
                 raise _Wrong(where, "is no object")
-            yield _seen(entry, source, f"{where}.")
+            yield _decode_host(entry, source, f"{where}.")
         except _Wrong as error:
-            yield _unread(error, source)
+            yield _make_unread(error, source)
 
 
 def changes_in(data: Mapping[str, Any], content: str) -> tuple[Change, ...]:
@@ -91,8 +91,8 @@ def changes_in(data: Mapping[str, Any], content: str) -> tuple[Change, ...]:
     for number, entry in enumerate(data["hosts"] if isinstance(data.get("hosts"), list) else [data]):
         try:
             for finding in entry["findings"]:
-                _finding(finding, f"hosts[{number}]")
-            changes = _changes(entry["findings"], "findings")
+                _decode_finding(finding, f"hosts[{number}]")
+            changes = _decode_changes(entry["findings"], "findings")
         except (_Wrong, BadInput, KeyError, TypeError):  # the report has told what is wrong with it
             continue
         if digest_content(map(in_common, changes)) == content:
@@ -100,7 +100,7 @@ def changes_in(data: Mapping[str, Any], content: str) -> tuple[Change, ...]:
     return ()
 
 
-def _changes(findings: list[Any], where: str) -> tuple[Change, ...]:
+def _decode_changes(findings: list[Any], where: str) -> tuple[Change, ...]:
     from hosttune.codec import change_from_json
 
     return tuple(
@@ -110,9 +110,9 @@ def _changes(findings: list[Any], where: str) -> tuple[Change, ...]:
     )
 
 
-def _shown(findings: list[Any], where: str) -> dict[str, str]:
+def _decode_shown(findings: list[Any], where: str) -> dict[str, str]:
     try:
-        changes = _changes(findings, where)
+        changes = _decode_changes(findings, where)
     except BadInput as error:
         raise _Wrong(where, str(error.faults[0])) from None
     return {
@@ -120,13 +120,13 @@ def _shown(findings: list[Any], where: str) -> dict[str, str]:
     }  # fmt: skip
 
 
-def moment(text: str) -> float:
+def parse_moment(text: str) -> float:
     """Seconds since the epoch of an ISO 8601 time; UTC where it does not say. Raises ValueError."""
     found = datetime.fromisoformat(text.replace("Z", "+00:00"))
     return (found if found.tzinfo else found.replace(tzinfo=timezone.utc)).timestamp()
 
 
-def _unread(error: _Wrong, source: str) -> Unread:
+def _make_unread(error: _Wrong, source: str) -> Unread:
     return Unread(str(Where(source, field=error.field)), str(error))
 
 
@@ -137,54 +137,58 @@ def _check_version(data: Mapping[str, Any]) -> None:
         raise _Wrong("format_version", "; ".join(wrong))
 
 
-def _missing(data: Mapping[str, Any], source: str) -> HostLook:
-    host, at = _text(data, "host", ""), _time(data, "at", "")
-    return HostLook(host, "", at, source, missing=_text(data, "reason", "") or "no reason was told")
+def _make_missing_host(data: Mapping[str, Any], source: str) -> HostLook:
+    host, at = _decode_text(data, "host", ""), _decode_time(data, "at", "")
+    return HostLook(host, "", at, source, missing=_decode_text(data, "reason", "") or "no reason was told")
 
 
-def _seen(entry: Mapping[str, Any], source: str, where: str) -> HostLook:
+def _decode_host(entry: Mapping[str, Any], source: str, where: str) -> HostLook:
     findings = entry.get("findings")
     if not isinstance(findings, list):
         raise _Wrong(f"{where}findings", "is not a list" if "findings" in entry else "is missing")
-    made = [_finding(one, f"{where}findings[{number}]") for number, one in enumerate(findings)]
+    made = [_decode_finding(one, f"{where}findings[{number}]") for number, one in enumerate(findings)]
     changes = sum(len(one.get("changes", ())) for one in findings)
     named = _digest(entry, "digest", where)
-    unfit, impaired = _health(entry, made, where)
+    unfit, impaired = _decode_health(entry, made, where)
     about = entry.get("inventory")
     told: dict[str, Any] = about if isinstance(about, dict) else {}
     return seen_of(
         made,
-        host=_text(entry, "host", where),
-        machine=_text(entry, "machine", where, ""),
-        at=_time(entry, "created_at", where),
+        host=_decode_text(entry, "host", where),
+        machine=_decode_text(entry, "machine", where, ""),
+        at=_decode_time(entry, "created_at", where),
         source=source,
-        tool_version=_text(entry, "tool_version", where, ""),
-        profile=_text(entry, "profile", where, ""),
+        tool_version=_decode_text(entry, "tool_version", where, ""),
+        profile=_decode_text(entry, "profile", where, ""),
         policy_digest=_digest(entry, "policy_digest", where),
         digest=named,
-        **(_shown(findings, f"{where}findings") if named and changes else {}),
+        **(_decode_shown(findings, f"{where}findings") if named and changes else {}),
         changes=changes,
         unfit=unfit,
         impaired=impaired,
-        asks=tuple(_texts(told, "reboot", f"{where}inventory.")),
+        asks=tuple(_decode_texts(told, "reboot", f"{where}inventory.")),
         # An earlier version said so of a plan; now it is a finding's hold.
-        problems=(*_texts(entry, "problems", where), *_texts(entry, "interrupted", where)),
-        hardware=pairs(_table(told, "hardware", f"{where}inventory.")),
-        settings=pairs(_table(told, "settings", f"{where}inventory.")),
-        gpu=_text(told, "gpu", f"{where}inventory.", ""),
+        problems=(*_decode_texts(entry, "problems", where), *_decode_texts(entry, "interrupted", where)),
+        hardware=list_pairs(_decode_table(told, "hardware", f"{where}inventory.")),
+        settings=list_pairs(_decode_table(told, "settings", f"{where}inventory.")),
+        gpu=_decode_text(told, "gpu", f"{where}inventory.", ""),
     )
 
 
-def _health(entry: Mapping[str, Any], findings: list[Finding], where: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _decode_health(
+    entry: Mapping[str, Any], findings: list[Finding], where: str
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The rules for which the host is unfit and impaired, as its own policy has it; an earlier version did not say."""
     told = entry.get("health")
     if isinstance(told, dict):
-        return tuple(_texts(told, "unfit", f"{where}health.")), tuple(_texts(told, "impaired", f"{where}health."))
+        return tuple(_decode_texts(told, "unfit", f"{where}health.")), tuple(
+            _decode_texts(told, "impaired", f"{where}health.")
+        )
     health = judge(findings)
     return health.rules(Fitness.UNFIT), health.rules(Fitness.IMPAIRED)
 
 
-def _finding(data: Any, where: str) -> Finding:
+def _decode_finding(data: Any, where: str) -> Finding:
     """A finding without its changes."""
     if not isinstance(data, dict):
         raise _Wrong(where, "is no object")
@@ -214,7 +218,7 @@ def _hold(data: Any, where: str) -> Hold:
     return Hold(_HOLDS[kind], data.get("detail", "")) if kind != HoldKind.NONE.value else _NO_HOLD
 
 
-def _text(data: Mapping[str, Any], name: str, where: str, default: str | None = None) -> str:
+def _decode_text(data: Mapping[str, Any], name: str, where: str, default: str | None = None) -> str:
     value = data.get(name, default)
     if not isinstance(value, str) or (default is None and not value):
         raise _Wrong(f"{where}{name}", "is missing" if value in (None, "") else "is no text")
@@ -222,30 +226,30 @@ def _text(data: Mapping[str, Any], name: str, where: str, default: str | None = 
 
 
 def _digest(data: Mapping[str, Any], name: str, where: str) -> str:
-    text = _text(data, name, where, "")
+    text = _decode_text(data, name, where, "")
     if not _DIGEST.fullmatch(text):
         raise _Wrong(f"{where}{name}", "is not a digest: expected 64 digits of 0-9 and a-f")
     return text
 
 
-def _texts(data: Mapping[str, Any], name: str, where: str) -> list[str]:
+def _decode_texts(data: Mapping[str, Any], name: str, where: str) -> list[str]:
     value = data.get(name, [])
     if not (isinstance(value, list) and all(isinstance(one, str) for one in value)):
         raise _Wrong(f"{where}{name}", "is not a list of text")
     return value
 
 
-def _table(data: Mapping[str, Any], name: str, where: str) -> dict[str, str]:
+def _decode_table(data: Mapping[str, Any], name: str, where: str) -> dict[str, str]:
     value = data.get(name, {})
     if not (isinstance(value, dict) and all(isinstance(one, str) for one in value.values())):
         raise _Wrong(f"{where}{name}", "is no table of text")
     return value
 
 
-def _time(data: Mapping[str, Any], name: str, where: str) -> str:
+def _decode_time(data: Mapping[str, Any], name: str, where: str) -> str:
     """A time in UTC, to the second, so that times compare as text."""
-    text = _text(data, name, where)
+    text = _decode_text(data, name, where)
     try:
-        return datetime.fromtimestamp(moment(text), timezone.utc).isoformat(timespec="seconds")
+        return datetime.fromtimestamp(parse_moment(text), timezone.utc).isoformat(timespec="seconds")
     except (ValueError, OverflowError, OSError):
         raise _Wrong(f"{where}{name}", "is no time such as 2026-05-28T20:26:40+00:00") from None

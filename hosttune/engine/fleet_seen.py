@@ -100,13 +100,13 @@ def value_of(finding: Finding) -> str:
     """What a host says where a rule looks, in few words: the value of now (and, where that is not all that the rule
     asks for, what the next boot makes of it), else what is wrong, else that nothing is; and why a host is left alone.
     """
-    value, hold = _value(finding), finding.hold
+    value, hold = _format_value(finding), finding.hold
     if outcome_of(finding) != LEFT_ALONE or (hold.detail or str(hold)) in value:
         return value
     return (str(hold) if value == FINE else f"{value[: LONGEST // 2]} ({hold})")[:LONGEST]
 
 
-def _value(finding: Finding) -> str:
+def _format_value(finding: Finding) -> str:
     for text in finding.evidence:
         if text.startswith("now "):
             now = text.partition(",")[0]  # what follows are sizes of this host
@@ -178,31 +178,31 @@ def seen_of(findings: Iterable[Finding], *, asks: tuple[str, ...], **about: Any)
     blocking = [f"no reboot before {finding.rule} is solved" for finding in listed if finding.blocks_reboot]
     return HostLook(
         state=FAULT if faulty else DIFFERS if Verdict.DIFFERS in counted else UNKNOWN if counted else OK,
-        says=tuple((rule, *_said(own)) for rule, own in by_rule.items()),
+        says=tuple((rule, *_sum_up_findings(own)) for rule, own in by_rule.items()),
         reboot=tuple(dict.fromkeys([*blocking, *waiting, *asks])),
-        expired=tuple(dict.fromkeys(_expired(listed))),
+        expired=tuple(dict.fromkeys(_list_expired(listed))),
         orphaned=tuple(dict.fromkeys(f.rule for f in listed if f.hold.kind is HoldKind.ORPHANED)),
         **about,
     )
 
 
-def _said(findings: list[Finding]) -> tuple[str, str]:
+def _sum_up_findings(findings: list[Finding]) -> tuple[str, str]:
     """The worst outcome of a rule with several subjects, and the values behind it."""
     outcomes = [outcome_of(finding) for finding in findings]
     worst = min(outcomes, key=OUTCOMES.index)
     judged = [finding for finding, outcome in zip(findings, outcomes, strict=True) if outcome == worst]
     subjects = {finding.subject for finding in judged}
-    values = dict.fromkeys(_valued(finding, is_one=len(subjects) == 1) for finding in judged)
+    values = dict.fromkeys(_format_value_with_subject(finding, is_one=len(subjects) == 1) for finding in judged)
     return worst, "; ".join(values)[:LONGEST]
 
 
-def _valued(finding: Finding, *, is_one: bool) -> str:
+def _format_value_with_subject(finding: Finding, *, is_one: bool) -> str:
     """The value, with its subject where there are several."""
     value = value_of(finding)
     return value if is_one or not value.startswith("now ") else f"{finding.subject}: {value}"
 
 
-def _expired(findings: Iterable[Finding]) -> Iterable[str]:
+def _list_expired(findings: Iterable[Finding]) -> Iterable[str]:
     for finding in findings:
         for text in finding.evidence:
             if text.startswith(EXPIRED) and " expired on " in text:
@@ -218,12 +218,12 @@ def seen_to_row(seen: HostLook) -> bytes:
 
 
 def seen_from_row(row: bytes) -> HostLook:
-    return HostLook(*(_tuples(value) for value in json.loads(row)))
+    return HostLook(*(_make_tuples(value) for value in json.loads(row)))
 
 
-def _tuples(value: Any) -> Any:
-    return tuple(map(_tuples, value)) if isinstance(value, list) else value
+def _make_tuples(value: Any) -> Any:
+    return tuple(map(_make_tuples, value)) if isinstance(value, list) else value
 
 
-def pairs(data: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+def list_pairs(data: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     return tuple((name[:LONGEST], value[:LONGEST]) for name, value in data.items())

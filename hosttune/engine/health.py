@@ -70,23 +70,23 @@ def judge(findings: Iterable[Finding], drains: Drains = NO_DRAINS, sole: Iterabl
     points = [
         HealthPoint(fitness, one.rule, one.subject, one.reason, one.todo)
         for one in listed
-        if (fitness := _fitness(one, drains)) is not Fitness.FIT
+        if (fitness := _judge_fitness(one, drains)) is not Fitness.FIT
     ]
     points.sort(key=lambda point: (-point.fitness.rank, point.rule, point.subject))
     asked = dict.fromkeys(one.rule for one in listed if one.verdict is not Verdict.NOT_APPLICABLE)
     if not asked:
-        points = [_unjudged(", ".join(sole))]
+        points = [_make_unjudged_point(", ".join(sole))]
     return NodeHealth(points[0].fitness if points else Fitness.FIT, tuple(points), tuple(asked))
 
 
-def _unjudged(sole: str) -> HealthPoint:
+def _make_unjudged_point(sole: str) -> HealthPoint:
     if sole:
         why = f"--only {sole} leaves no rule that can judge this host"
         return HealthPoint(Fitness.UNKNOWN, "", "", why, "ask without --only")
     return HealthPoint(Fitness.UNKNOWN, "", "", _NOBODY, "ask on the host itself")
 
 
-def _fitness(finding: Finding, drains: Drains) -> Fitness:
+def _judge_fitness(finding: Finding, drains: Drains) -> Fitness:
     if finding.is_fault or finding.impairs:  # both: it does its work until the next boot
         is_dead = finding.is_fault and not finding.impairs
         is_unfit = finding.rule not in drains.no_drain_for if is_dead else finding.rule in drains.drain_for

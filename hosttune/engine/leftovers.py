@@ -37,7 +37,7 @@ def find_orphans(
     for address, applied in sorted(ledger.items()):
         if applied.after is not ABSENT and state.get(address) != ABSENT:
             left.setdefault(applied.rule, []).append(describe_place(address))
-    whys = {rule: _why(rule, catalog, policy, verdicts) for rule in left}
+    whys = {rule: _why_left(rule, catalog, policy, verdicts) for rule in left}
     return tuple(
         Finding(
             rule,
@@ -53,8 +53,8 @@ def find_orphans(
     )
 
 
-def _why(rule: str, catalog: Catalog, policy: Policy, verdicts: Mapping[str, set[Verdict]]) -> str:
-    """Why what a rule did is nobody's any more; empty where it still asks for it, under whatever name."""
+def _why_left(rule: str, catalog: Catalog, policy: Policy, verdicts: Mapping[str, set[Verdict]]) -> str:
+    """Why what a rule did is no one's any more; empty where it still asks for it, under whatever name."""
     now = catalog.current(rule)
     if now not in catalog.rules:
         return "of a rule that there is no more"
@@ -70,13 +70,13 @@ def _why(rule: str, catalog: Catalog, policy: Policy, verdicts: Mapping[str, set
 
 
 def rules_left(left: Iterable[Finding], ledger: Mapping[Address, Applied], catalog: Catalog) -> tuple[str, ...]:
-    """The names of rules whose files stay: those that nobody asks for, and former names."""
+    """The names of rules whose files stay: those that no one asks for, and former names."""
     former = (applied.rule for applied in ledger.values() if catalog.current(applied.rule) != applied.rule)
     return tuple(sorted({*(finding.rule for finding in left), *former}))
 
 
 def point_out(finding: Finding, left: Iterable[str]) -> Finding:
-    """The finding; where a file that we wrote for one of these rules stands against it, how that goes away."""
+    """The finding; where a file that we wrote for one of these rules is against it, how that goes away."""
     if finding.hold.kind is not HoldKind.OWNED:
         return finding
     rule = next((one for one in left if f"{DROPIN}{one}." in finding.hold.detail), "")

@@ -13,7 +13,7 @@ from hosttune.engine.expression_hints import is_bare_word
 from hosttune.engine.expressions import parse_expression, parse_text
 from hosttune.engine.policy import Declared, param_faults
 from hosttune.engine.rule import build_rule, choice_module
-from hosttune.engine.schema import check, nearest
+from hosttune.engine.schema import check, suggest_nearest
 from hosttune.engine.shapes import rule_shape
 from hosttune.engine.yamlio import load_document
 from hosttune.errors import MOST_FAULTS, BadInput, Fault
@@ -35,7 +35,7 @@ VERBS = ("set", "enable", "disable", "use", "fix", "optimize", "optimise", "tune
 PLACEHOLDER = "FILL IN"  # begins what a frame leaves to be written
 # Texts of facts, which quote the names in them or have none but a kernel module's.
 _QUOTED = {"way_out", "ways_out", "reset_way_out", "way_to_check", "set_by", "elsewhere", "unhold", "died_in"}
-_COMMAND = regex(r"\bsudo\s|\$\(|`")  # a text in which a command stands
+_COMMAND = regex(r"\bsudo\s|\$\(|`")  # a text in which a command is
 PARAM_TYPES: dict[str, Any] = {"int": int, "float": float, "str": str, "bool": bool, "list": tuple[str, ...]}
 
 
@@ -79,7 +79,7 @@ def gone_faults(document: YamlFile) -> list[Fault]:
 
 
 def placeholder_faults(data: Any, document: YamlFile, path: str = "") -> list[Fault]:
-    """A fault for each text that still stands as `rules new` framed it."""
+    """A fault for each text that still is as `rules new` framed it."""
     if isinstance(data, str):
         found = Fault(document.where(path), f"is not written yet: {data.strip()[:60]!r}", "write it, or take it out")
         return [found] if PLACEHOLDER in data else []
@@ -130,31 +130,31 @@ def command_faults(document: YamlFile) -> list[Fault]:
         Fault(document.where(path), f"`{part}` stands in a command without quotes", hint)
         for path, text, scope in checker.texts
         if _COMMAND.search(text.source)
-        for part in dict.fromkeys(_unquoted(text, scope))
+        for part in dict.fromkeys(_find_unquoted(text, scope))
     ]
 
 
-def _unquoted(text: Text, scope: dict[str, Any]) -> Iterator[str]:
+def _find_unquoted(text: Text, scope: dict[str, Any]) -> Iterator[str]:
     from hosttune.engine.expression_types import Checker
 
     checker = Checker(scope)
     for expression in text.expressions:
-        yield from map(ast.unparse, _bare(expression.node, checker))
+        yield from map(ast.unparse, _find_bare_parts(expression.node, checker))
 
 
-def _bare(node: ast.expr, checker: Checker) -> Iterator[ast.expr]:
+def _find_bare_parts(node: ast.expr, checker: Checker) -> Iterator[ast.expr]:
     """The parts of what an expression writes that may be other than a word: no constants, numbers and quoted words."""
     name = node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else ""
     if isinstance(node, ast.IfExp):
-        yield from (*_bare(node.body, checker), *_bare(node.orelse, checker))
+        yield from (*_find_bare_parts(node.body, checker), *_find_bare_parts(node.orelse, checker))
     elif isinstance(node, ast.BinOp):
-        yield from (*_bare(node.left, checker), *_bare(node.right, checker))
+        yield from (*_find_bare_parts(node.left, checker), *_find_bare_parts(node.right, checker))
     elif name == "join" and isinstance(node, ast.Call) and isinstance(node.args[0], ast.Attribute):
         yield from (() if node.args[0].attr in _QUOTED else [node])
     elif name == "join" and isinstance(node, ast.Call) and isinstance(node.args[0], (ast.ListComp, ast.GeneratorExp)):
-        yield from (part for one in (node.args[0].elt, *node.args[1:]) for part in _bare(one, checker))
+        yield from (part for one in (node.args[0].elt, *node.args[1:]) for part in _find_bare_parts(one, checker))
     elif name == "str" and isinstance(node, ast.Call):
-        yield from _bare(node.args[0], checker)
+        yield from _find_bare_parts(node.args[0], checker)
     elif isinstance(node, ast.Attribute) and node.attr in _QUOTED:
         return
     elif name != "shell_word" and not isinstance(node, ast.Constant) and not is_bare_word(checker.type_of(node)):
@@ -232,8 +232,10 @@ def scope_of(data: dict[str, Any]) -> dict[str, Any]:
 def _expression_faults(document: YamlFile, data: dict[str, Any]) -> list[Fault]:
     checker = _Checker(document)
     choice = data.get("choice")
-    if isinstance(choice, str) and choice not in choices():
-        return [Fault(document.where("choice"), f"no choice is called {choice}", nearest(choice, choices()))]
+    if isinstance(choice, str) and choice not in list_choices():
+        return [
+            Fault(document.where("choice"), f"no choice is called {choice}", suggest_nearest(choice, list_choices()))
+        ]
     _check_expressions(checker, data)
     return checker.faults
 
@@ -329,7 +331,7 @@ class _Checker:
             return None
 
 
-def choices() -> tuple[str, ...]:
+def list_choices() -> tuple[str, ...]:
     """The names of the choices: the modules of hosttune/choices/; a folder there holds the parts of one."""
     import pkgutil
 

@@ -25,7 +25,7 @@ def option_faults(document: YamlFile, section: Section) -> Iterator[Fault]:
     """
     from hosttune.resources.storage.fstab_lint_options import of_no_type
 
-    for path, one in _mounts(section):
+    for path, one in _list_mounts(section):
         for place, word in enumerate(one.get("options", ())):
             where = document.where(f"{path}.options[{place}]")
             remark = of_no_type(word)
@@ -45,7 +45,7 @@ def doubled_faults(
     """
     first = {} if first is None else first
     for section in sections:
-        for path, one in _mounts(section):
+        for path, one in _list_mounts(section):
             for field in ("target", "source"):
                 where = document.where(f"{path}.{field}")
                 other = first.setdefault((field, clean_path(one[field])), where)
@@ -54,7 +54,7 @@ def doubled_faults(
                     yield Fault(where, message, _ONE_OF_EACH[field])
 
 
-def _mounts(section: Section) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _list_mounts(section: Section) -> Iterator[tuple[str, Mapping[str, Any]]]:
     prefix, data = section
     for number, one in enumerate(data.get("data_mounts", ())):
         yield f"{prefix}data_mounts[{number}]", one

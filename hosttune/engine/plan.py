@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from hosttune.codec import canonical
+from hosttune.codec import encode_canonically
 from hosttune.facts.base import UnknownFact
 from hosttune.quoting import quote
 from hosttune.regex import regex
@@ -33,7 +33,7 @@ def digest(changes: Iterable[Change]) -> str:
     """The digest of a plan: sha256 over its changes alone, so that equal hosts have equal digests."""
     import hashlib  # OpenSSL with it, which takes its time: what shows no digest does without
 
-    return hashlib.sha256(canonical(tuple(changes))).hexdigest()
+    return hashlib.sha256(encode_canonically(tuple(changes))).hexdigest()
 
 
 def merge_findings(findings: Iterable[Finding]) -> tuple[Finding, ...]:
@@ -97,7 +97,7 @@ def waits_for_reboot(finding: Finding) -> bool:
 
 
 def reboot_blockers(findings: Iterable[Finding]) -> tuple[str, ...]:
-    """The rules that say that something must be solved before the host is booted again, also where somebody accepted
+    """The rules that say that something must be solved before the host is booted again, also where someone accepted
     that: a boot makes it worse."""
     return tuple(dict.fromkeys(finding.rule for finding in findings if finding.blocks_reboot))
 
@@ -117,14 +117,14 @@ def put_reboots_last(findings: Iterable[Finding]) -> tuple[Finding, ...]:
         return listed
     note = f"no reboot before {' and '.join(blockers)} is solved"
     return tuple(
-        replace(one, todo="\n".join(_noted(step, note) for step in steps_of(one.todo)))
+        replace(one, todo="\n".join(_add_note(step, note) for step in steps_of(one.todo)))
         if not one.blocks_reboot and _REBOOT.search(one.todo)
         else one
         for one in listed
     )
 
 
-def _noted(step: str, note: str) -> str:
+def _add_note(step: str, note: str) -> str:
     return f"{step.partition(_BLOCKED_REBOOT)[0]} ({note})" if _REBOOT.search(step) else step
 
 
@@ -153,14 +153,14 @@ def hold_back(
         return finding
     risk = max(change.risk for change in finding.changes)
     disturbs = max(change.disturbs for change in finding.changes)
-    reverted = [change.address for change in finding.changes if _reverted(change, ledger)]
-    changes, busy = guarded(finding.changes, facts, may_break=policy.break_work)
+    reverted = [change.address for change in finding.changes if _is_reverted(change, ledger)]
+    changes, busy = guard_changes(finding.changes, facts, may_break=policy.break_work)
     if reverted:
         applied = ledger[reverted[0]]
         hold = Hold(HoldKind.REVERTED, f"({reverted[0]}, set in {applied.times} runs, last {applied.run_id})")
         afresh = f"sudo hosttune undo --rule {quote(finding.rule)} --yes starts afresh"
         todo = f"find out who sets it back, or ignore {finding.rule}; {afresh}"
-    elif back := _back(finding, policy, came_back or {}):
+    elif back := _why_came_back(finding, policy, came_back or {}):
         hold = Hold(HoldKind.CAME_BACK, back)
         todo = f"fix the cause, then: sudo hosttune apply --yes --again {quote(finding.rule)}"
     elif risk > policy.max_risk:
@@ -180,7 +180,7 @@ def hold_back(
     return replace(finding, hold=hold, changes=(), todo=join_steps((todo, finding.todo)))
 
 
-def guarded(changes: tuple[Change, ...], facts: Facts, *, may_break: bool) -> tuple[tuple[Change, ...], Hold]:
+def guard_changes(changes: tuple[Change, ...], facts: Facts, *, may_break: bool) -> tuple[tuple[Change, ...], Hold]:
     """The changes, those that disturb GPU work with a line for each thing that runs and that they will break; or the
     hold that lists it, where nothing may be broken.
     """
@@ -204,7 +204,7 @@ def running_work(facts: Facts) -> tuple[str, ...]:
         return (f"perhaps: whether GPU work runs cannot be told ({unknown.reason})",)
 
 
-def unannounced(change: Change, facts: Facts) -> tuple[str, ...]:
+def list_unannounced(change: Change, facts: Facts) -> tuple[str, ...]:
     """What runs now, would be disturbed by this change, and was not shown with it."""
     if change.disturbs is not Disturbs.GPU_WORK:
         return ()
@@ -249,9 +249,9 @@ def drop_repeated(findings: Iterable[Finding], policy: Policy) -> tuple[Finding,
     return tuple(found)
 
 
-def _back(finding: Finding, policy: Policy, came_back: Mapping[Address, tuple[Value, str]]) -> str:
+def _why_came_back(finding: Finding, policy: Policy, came_back: Mapping[Address, tuple[Value, str]]) -> str:
     """When and why a value that this finding would set anew went back by itself; empty where none did, or where
-    somebody asks for it again.
+    someone asks for it again.
     """
     if finding.rule in policy.again:
         return ""
@@ -260,7 +260,7 @@ def _back(finding: Finding, policy: Policy, came_back: Mapping[Address, tuple[Va
     return next((told for value, told in tried if value in wanted), "")
 
 
-def _reverted(change: Change, ledger: Mapping[Address, Applied]) -> bool:
+def _is_reverted(change: Change, ledger: Mapping[Address, Applied]) -> bool:
     applied = ledger.get(change.address)
     return applied is not None and applied.times >= REVERTED_TWICE and applied.after == change.after
 

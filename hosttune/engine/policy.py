@@ -71,7 +71,7 @@ AS_APPROVED = AtBoot()
 
 @frozen
 class Statement:
-    """One thing that a policy says of a rule on this host, and where it stands."""
+    """One thing that a policy says of a rule on this host, and where it is."""
 
     key: str  # select | ignore | waiver | params
     rule: str
@@ -96,7 +96,7 @@ class Policy:
     """The choices of an administrator; the defaults are those of a host without a policy file."""
 
     profile: str = "base"
-    profile_by: str = ""  # who names the profile: a file, and the section in it, or an option; empty: nobody
+    profile_by: str = ""  # who names the profile: a file, and the section in it, or an option; empty: no one
     edition: str = ""  # of a policy of old: without effect, but in the digest, by which lines approve it
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()  # rules that are off
@@ -144,7 +144,7 @@ class Policy:
         own = sorted(rule.content for rule in rules if rule.content)
         return hashlib.sha256("".join((self.digest, *own)).encode()).hexdigest() if own else self.digest
 
-    def selected(self, catalog: Catalog) -> tuple[Rule, ...]:
+    def select_rules(self, catalog: Catalog) -> tuple[Rule, ...]:
         """The rules to look at, by id: the profile's and the selected ones, less those that are off."""
         if self.sole:
             return tuple(catalog.rules[name] for name in sorted(self.sole))
@@ -190,7 +190,8 @@ class Policy:
             raise HosttuneError(gone_note(unknown[0]), hint="see: hosttune rules")
         if unknown:
             raise HosttuneError(
-                f"no rule is called {unknown[0]}", hint=nearest(unknown[0], catalog.rules) or "see: hosttune rules"
+                f"no rule is called {unknown[0]}",
+                hint=suggest_nearest(unknown[0], catalog.rules) or "see: hosttune rules",
             )
         sole = tuple(dict.fromkeys(map(catalog.current, only)))
         off = next((name for name in sole if name in {*self.ignore, *map(catalog.current, ignore)}), "")
@@ -219,7 +220,7 @@ class Policy:
 
 
 def name_notes(catalog: Catalog, names: Iterable[str]) -> tuple[str, ...]:
-    """What somebody who names these rules should know: a new name, a rule in its place, an end to come."""
+    """What someone who names these rules should know: a new name, a rule in its place, an end to come."""
     notes = []
     for name in dict.fromkeys(names):
         rule = catalog.rules.get(catalog.current(name))
@@ -235,7 +236,7 @@ def name_notes(catalog: Catalog, names: Iterable[str]) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def nearest(name: str, names: Any) -> str:
+def suggest_nearest(name: str, names: Any) -> str:
     """`did you mean X?` for the nearest of the valid names, or nothing."""
     from difflib import get_close_matches
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from difflib import SequenceMatcher
 from typing import TYPE_CHECKING
 
-from hosttune.engine.policy import nearest
+from hosttune.engine.policy import suggest_nearest
 from hosttune.errors import Fault
 from hosttune.values import Verdict
 
@@ -26,10 +26,10 @@ def without_effect(
 ) -> tuple[Fault, ...]:
     """A fault for each part of the policy in force that does nothing on the host of these findings, in file order.
 
-    `everything` includes what is said for nothing and harms nobody: a rule switched off that does not run anyway, one
+    `everything` includes what is said for nothing and harms no one: a rule switched off that does not run anyway, one
     selected that runs anyway.
     """
-    selected = {rule.id for rule in policy.selected(catalog)}
+    selected = {rule.id for rule in policy.select_rules(catalog)}
     subjects: dict[str, set[str]] = {}
     silent = set()  # rules that say nothing of single subjects here, so that no name can be called wrong
     for finding in findings:
@@ -41,18 +41,18 @@ def without_effect(
         if policy.sole and one.rule not in policy.sole:
             continue
         own = subjects.get(one.rule, set()) if one.rule not in silent else set()
-        message, hint = _of(one, policy, catalog, selected, own)
+        message, hint = _find_effect(one, policy, catalog, selected, own)
         if message and (everything or not _is_idle(one, policy)):
             found.append(Fault(one.where, message, hint))
     return tuple(sorted(found, key=lambda fault: fault.where.line))
 
 
 def _is_idle(one: Statement, policy: Policy) -> bool:
-    """Whether it harms nobody that nothing comes of it: what was meant is so anyway."""
+    """Whether it harms no one that nothing comes of it: what was meant is so anyway."""
     return one.key == "ignore" or (one.key == "select" and one.rule not in policy.ignore)
 
 
-def _of(
+def _find_effect(
     one: Statement, policy: Policy, catalog: Catalog, selected: set[str], subjects: set[str]
 ) -> tuple[str, str]:  # fmt: skip
     """Why this does nothing, and what was meant perhaps; empty texts where it does something, or may."""
@@ -74,7 +74,7 @@ def _of(
         names = sorted(subjects - {""})[:_MOST_NAMED]
         looks = f"looks at {', '.join(names)}" if names else "has no subjects here"
         return f"waives nothing here: nothing of {one.rule} is called {one.subject}; it {looks}", (
-            nearest(one.subject, names) if names else "leave `subject` away"
+            suggest_nearest(one.subject, names) if names else "leave `subject` away"
         )
     return "", ""
 
@@ -83,7 +83,7 @@ def no_section(policy: Policy) -> Fault | None:
     """The fault of a policy with sections for hosts of which none fits this one."""
     if not policy.sections or any(section.fits for section in policy.sections):
         return None
-    near = likest(policy.host, [section.pattern for section in policy.sections])
+    near = find_likeliest(policy.host, [section.pattern for section in policy.sections])
     where = next((one.where for one in policy.sections if one.pattern == near), policy.sections[0].where)
     return Fault(
         where,
@@ -92,7 +92,7 @@ def no_section(policy: Policy) -> Fault | None:
     )
 
 
-def likest(host: str, patterns: Iterable[str]) -> str:
+def find_likeliest(host: str, patterns: Iterable[str]) -> str:
     """The pattern that was meant for this host perhaps: its plain beginning is nearly that of the name."""
 
     def likeness(pattern: str) -> float:

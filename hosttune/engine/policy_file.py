@@ -28,7 +28,7 @@ def load_policy(reader: Reader, catalog: Catalog, path: str | None = None) -> Po
     """Read the policy of this host, or the file at `path` on this machine. No file at the usual place: the defaults.
 
     Raises BadInput with every fault: unknown keys, rules and parameters with the nearest valid name, values out of
-    range; and HosttuneError when root would read a file that somebody else can write.
+    range; and HosttuneError when root would read a file that someone else can write.
     """
     from hosttune.engine.trusted import read_trusted
 
@@ -52,7 +52,7 @@ def build_policy(document: YamlFile, catalog: Catalog, today: str, host: Answer[
     if len(data.get("data_mounts", ())) > 1:
         from hosttune.engine.mount_faults import doubled_faults
 
-        faults = list(doubled_faults(document, _prefixed(document.data, host)))
+        faults = list(doubled_faults(document, _select_parts(document.data, host)))
         if faults:
             raise BadInput(faults)
     written = [
@@ -61,7 +61,7 @@ def build_policy(document: YamlFile, catalog: Catalog, today: str, host: Answer[
         *data.get("params", ()),
     ]
     data = without_gone(data)
-    parts = _prefixed(document.data or {}, host)
+    parts = _select_parts(document.data or {}, host)
     entries = data.get("ignore", ())
     off = [entry for entry in entries if isinstance(entry, str)]
     waivers = tuple(
@@ -87,13 +87,13 @@ def build_policy(document: YamlFile, catalog: Catalog, today: str, host: Answer[
         disturb=Disturbs(data.get("disturb", "nothing")),
         drains=Drains(*(frozenset(map(catalog.current, data.get(key, ()))) for key in ("drain_for", "no_drain_for"))),
         at_boot=AtBoot(**{**data.get("at_boot", {}), "digests": tuple(data.get("at_boot", {}).get("digests", ()))}),
-        confirm=_terms(data["confirm"]) if "confirm" in data else None,
+        confirm=_read_terms(data["confirm"]) if "confirm" in data else None,
         keep_reports=data.get("keep_reports", Policy().keep_reports),
         declared=Declared(tuple(_data_mount(entry) for entry in data.get("data_mounts", ()))),
         source=document.name,
         host=host if isinstance(host, str) and document.data and "hosts" in document.data else "",
-        sections=_sections(document, host),
-        said=_said(document, catalog, host),
+        sections=_read_sections(document, host),
+        said=_read_statements(document, catalog, host),
         today=today,
         notes=(
             *(f"{document.where(f'{prefix}edition')}: {EDITION_NOTE}" for prefix, part in parts if "edition" in part),
@@ -102,7 +102,7 @@ def build_policy(document: YamlFile, catalog: Catalog, today: str, host: Answer[
     )
 
 
-def _terms(entry: Mapping[str, Any]) -> TrialTerms:
+def _read_terms(entry: Mapping[str, Any]) -> TrialTerms:
     by = Confirmer(entry.get("by", Confirmer.OPERATOR.value))
     return TrialTerms(span_s(entry["within"]), by, boot=entry.get("boot", True))
 
@@ -143,21 +143,21 @@ def _sections_of(data: Mapping[str, Any], host: Answer[str]) -> tuple[tuple[str,
     return tuple(one for one in sections if any(fits_glob(name, one[0]) for name in names))
 
 
-def _prefixed(data: Mapping[str, Any], host: Answer[str]) -> tuple[tuple[str, Mapping[str, Any]], ...]:
+def _select_parts(data: Mapping[str, Any], host: Answer[str]) -> tuple[tuple[str, Mapping[str, Any]], ...]:
     """The parts that hold on a host, each with where its keys stand."""
     return (("", data), *((f"hosts.{pattern}.", one) for pattern, one in _sections_of(data, host)))
 
 
-def _sections(document: YamlFile, host: Answer[str]) -> tuple[HostSection, ...]:
+def _read_sections(document: YamlFile, host: Answer[str]) -> tuple[HostSection, ...]:
     data = document.data or {}
     fitting = {pattern for pattern, _ in _sections_of(data, host)}
     return tuple(HostSection(one, document.where(f"hosts.{one}"), one in fitting) for one in data.get("hosts", {}))
 
 
-def _said(document: YamlFile, catalog: Catalog, host: Answer[str]) -> tuple[Statement, ...]:
+def _read_statements(document: YamlFile, catalog: Catalog, host: Answer[str]) -> tuple[Statement, ...]:
     """What the file says of single rules on this host, each with its place."""
     found: list[Statement] = []
-    for prefix, part in _prefixed(document.data or {}, host):
+    for prefix, part in _select_parts(document.data or {}, host):
         for number, name in enumerate(part.get("select", ())):
             found.append(Statement("select", catalog.current(name), document.where(f"{prefix}select[{number}]")))
         for number, entry in enumerate(part.get("ignore", ())):

@@ -44,7 +44,7 @@ def build_profile(document: YamlFile) -> Profile:
     )
 
 
-def resolved(profiles: Mapping[str, Profile]) -> dict[str, Profile]:
+def resolve_profiles(profiles: Mapping[str, Profile]) -> dict[str, Profile]:
     """Every profile with the rules and parameters of all that it extends."""
     done: dict[str, Profile] = {}
 

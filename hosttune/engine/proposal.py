@@ -26,12 +26,12 @@ def propose(facts: Facts) -> Proposal | None:
     server trains or answers requests no file tells, so `inference-latency` is never proposed.
     """
     try:
-        return None if facts.host.is_container else _fitting(facts)
+        return None if facts.host.is_container else _propose_fitting(facts)
     except UnknownFact:
         return None
 
 
-def _fitting(facts: Facts) -> Proposal | None:
+def _propose_fitting(facts: Facts) -> Proposal | None:
     managers = {manager.name: manager.evidence for manager in facts.managers.present}
     if "kubelet" in managers:
         return Proposal("k8s-node", managers["kubelet"])

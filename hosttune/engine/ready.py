@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from hosttune.codec import document, read_document
+from hosttune.codec import make_document, read_document
 from hosttune.engine.approval import approval_of
 from hosttune.engine.health import Fitness, judge
 from hosttune.facts.services import units
@@ -31,7 +31,7 @@ GATE, CONTINUE = units.GATE, units.CONTINUE
 
 
 class Standing(Word):
-    """Where a host stands between its boot and its first job."""
+    """Where a host is between its boot and its first job."""
 
     WORKING = "working"  # it is being brought to its plan; or that was cut off
     REBOOTING = "rebooting"
@@ -63,8 +63,8 @@ class ReadyState:
 
 
 def state_to_json(state: ReadyState) -> dict[str, Any]:
-    """As it lies in the state folder, and as `hosttune status --format json` tells it."""
-    return document(state)
+    """As it is in the state folder, and as `hosttune status --format json` tells it."""
+    return make_document(state)
 
 
 def parse_state(content: str | bytes, name: str) -> ReadyState:
@@ -92,8 +92,8 @@ class Outlook:
     sentence: str = ""
 
 
-def outlook(state: ReadyState | None, boot_id: str, units: GateUnits) -> Outlook:
-    """Where a host stands in this boot: what is kept counts for the boot that it is of alone."""
+def read_outlook(state: ReadyState | None, boot_id: str, units: GateUnits) -> Outlook:
+    """Where a host is in this boot: what is kept counts for the boot that it is of alone."""
     is_told = state is not None and state.boot_id == boot_id
     standing = state.standing if state is not None and is_told else None
     if units.is_running:
@@ -125,7 +125,7 @@ def _without_gate(standing: Standing | None, units: GateUnits) -> Outlook:
     return Outlook(True, f"hosttune-ready.service {why}, and no apply --yes --reboot goes on: nothing holds work")
 
 
-def begun(last: ReadyState | None, boot_id: str, at: int, machine: str) -> ReadyState:
+def begin_state(last: ReadyState | None, boot_id: str, at: int, machine: str) -> ReadyState:
     """The state while a boot is looked at, after what is known of earlier ones."""
     sentence = clean("the host is being brought to its plan")
     last = last or ReadyState(Standing.WORKING, boot_id, sentence)
@@ -142,7 +142,7 @@ def not_ready(state: ReadyState, on_failure: str, why: str, *, goes_on: bool = F
     return replace(state, standing=standing, sentence=clean(why), run="")
 
 
-def refusal(plan: Plan, approvals: Approvals, plans: str) -> str:
+def why_not_approved(plan: Plan, approvals: Approvals, plans: str) -> str:
     """Why this plan is not made at a boot; nothing where it is approved. `plans`: approved, all, or `yes`, for what
     goes on after a boot and is covered by the yes before it alone.
     """
@@ -160,7 +160,7 @@ def refusal(plan: Plan, approvals: Approvals, plans: str) -> str:
     )
 
 
-def unknown(findings: Iterable[Finding], rules: Iterable[Rule], drains: Drains) -> str:
+def why_not_known(findings: Iterable[Finding], rules: Iterable[Rule], drains: Drains) -> str:
     """What cannot be read, so that a plan may lack changes, or what would hold the host is not seen, in a sentence;
     `rules` are those that were asked.
     """
@@ -171,7 +171,7 @@ def unknown(findings: Iterable[Finding], rules: Iterable[Rule], drains: Drains) 
     return f"{listed[0].rule}: {listed[0].reason}{more}" if listed else ""
 
 
-def unmade(receipt: Receipt) -> str:
+def why_not_made(receipt: Receipt) -> str:
     """What of an approved plan was not made, in a sentence; nothing where all was."""
     if receipt.failed:
         first = receipt.failed[0]
@@ -182,7 +182,7 @@ def unmade(receipt: Receipt) -> str:
     return "" if receipt.verified else "what was made did not verify"
 
 
-def unfit(findings: Iterable[Finding], drains: Drains) -> str:
+def why_not_fit(findings: Iterable[Finding], drains: Drains) -> str:
     """What keeps this host from its work, and what to do, in a sentence; nothing where nothing does."""
     health = judge(findings, drains)
     points = [point for point in health.points if point.fitness is Fitness.UNFIT]
@@ -198,7 +198,7 @@ def why_no_reboot(
     state: ReadyState, reasons: Iterable[str], obstacles: Iterable[str], *, allowed: int, is_boot: bool, volatile: str
 ) -> str:
     """Why a host that waits for a boot is not booted now; nothing where it is. `allowed`: reboots until the next
-    success; `is_boot`: it is still starting up, so nobody works here; `volatile`: what keeps its changes from lasting.
+    success; `is_boot`: it is still starting up, so no one works here; `volatile`: what keeps its changes from lasting.
     """
     needed = "; ".join(reasons)
     if blocked := "; ".join(obstacles):

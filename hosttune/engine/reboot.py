@@ -28,12 +28,14 @@ class RebootAnswer:
 def reboot_answer(findings: Iterable[Finding], rules: Iterable[Rule]) -> RebootAnswer:
     """Whether this host waits for a boot; `rules` are those that the findings are of."""
     listed = tuple(findings)
-    if blocks := _reasons(one for one in listed if one.blocks_reboot):
+    if blocks := _list_reasons(one for one in listed if one.blocks_reboot):
         return RebootAnswer(None, "no reboot before this is solved:", blocks)
-    if waits := _reasons(filter(waits_for_reboot, listed)):
+    if waits := _list_reasons(filter(waits_for_reboot, listed)):
         return RebootAnswer(True, "a reboot is required:", waits)
     telling = {rule.id for rule in rules if can_wait(rule)}
-    unknown = _reasons(one for one in listed if one.rule in telling and not one.hold and one.verdict is Verdict.UNKNOWN)
+    unknown = _list_reasons(
+        one for one in listed if one.rule in telling and not one.hold and one.verdict is Verdict.UNKNOWN
+    )
     if unknown:
         return RebootAnswer(None, "it is not known whether a reboot is required:", unknown)
     return RebootAnswer(False, "no reboot is required")
@@ -57,5 +59,5 @@ def can_wait(rule: Rule) -> bool:
     )
 
 
-def _reasons(findings: Iterable[Finding]) -> tuple[str, ...]:
+def _list_reasons(findings: Iterable[Finding]) -> tuple[str, ...]:
     return tuple(f"{one.rule}: {one.subject + ': ' if one.subject else ''}{one.reason or one.hold}" for one in findings)

@@ -38,7 +38,7 @@ class Param:
 
 
 class Status(str, Enum):
-    """Where a rule stands: a preview may still change and runs only when it is named; a deprecated one will go."""
+    """Where a rule is: a preview may still change and runs only when it is named; a deprecated one will go."""
 
     PREVIEW = "preview"
     STABLE = "stable"
@@ -281,7 +281,7 @@ def build_rule(document: YamlFile, *, is_builtin: bool) -> Rule:
     parts += [part for one in expect for part in one.parts]
     parts += [part for spec in want for part in spec.parts]
     choice = data.get("choice", "")
-    asks = document.asks or _asks(parts, want, choice)
+    asks = document.asks or _find_asked_names(parts, want, choice)
     return Rule(
         id=data["id"],
         title=data["title"],
@@ -303,7 +303,7 @@ def build_rule(document: YamlFile, *, is_builtin: bool) -> Rule:
         status=Status(data.get("status", "stable")),
         exposes=data.get("exposes", ""),
         replaces=data.get("replaces", ""),
-        content="" if is_builtin else _content(data),
+        content="" if is_builtin else _read_content(data),
         replaced_by=data.get("replaced_by", ""),
         renamed_from=tuple(data.get("renamed_from", ())),
         subjects=frozenset(asks["subjects"]),
@@ -311,14 +311,14 @@ def build_rule(document: YamlFile, *, is_builtin: bool) -> Rule:
     )
 
 
-def _content(data: object) -> str:
+def _read_content(data: object) -> str:
     import hashlib
     import json
 
     return hashlib.sha256(json.dumps(data, sort_keys=True, default=str).encode()).hexdigest()
 
 
-def _asks(parts: list[Any], want: tuple[WishSpec, ...], choice: str) -> Mapping[str, Iterable[str]]:
+def _find_asked_names(parts: list[Any], want: tuple[WishSpec, ...], choice: str) -> Mapping[str, Iterable[str]]:
     """The fact subjects that these parts of a rule use, and the units that they and its choice ask systemd for."""
     of_choice = getattr(choice_module(choice), "UNITS", ()) if choice else ()
     return {

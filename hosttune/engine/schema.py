@@ -31,7 +31,7 @@ from hosttune.engine.schema_values import (
     Scalar,
     String,
     ValueSpec,
-    nearest,
+    suggest_nearest,
 )
 from hosttune.frozen import frozen
 
@@ -58,8 +58,8 @@ __all__ = [
     "ValueSpec",
     "check",
     "json_schema",
-    "nearest",
     "of_type",
+    "suggest_nearest",
 ]
 
 
@@ -73,7 +73,7 @@ def check(document: YamlFile, spec: ValueSpec) -> list[Fault]:
 def json_schema(spec: ValueSpec, *, title: str = "", description: str = "") -> dict[str, Any]:
     """The same description as a JSON Schema (draft 2020-12), for editors."""
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title, "description": description}
-    return {key: value for key, value in head.items() if value} | _described(spec)
+    return {key: value for key, value in head.items() if value} | _describe_spec(spec)
 
 
 def of_type(kind: type, *, choices: tuple[Any, ...] = (), help: str = "") -> ValueSpec:  # noqa: A002 (a field of every spec)
@@ -139,7 +139,7 @@ class ListOf:
 
     def schema(self) -> dict[str, Any]:
         least = {"minItems": self.least} if self.least else {}
-        return {"type": "array", "items": _described(self.item)} | least
+        return {"type": "array", "items": _describe_spec(self.item)} | least
 
 
 class _Mapping:
@@ -166,7 +166,11 @@ class MapOf(_Mapping):
             at.key(key).check(item, self.value)
 
     def schema(self) -> dict[str, Any]:
-        return {"type": "object", "propertyNames": self.keys.schema(), "additionalProperties": _described(self.value)}
+        return {
+            "type": "object",
+            "propertyNames": self.keys.schema(),
+            "additionalProperties": _describe_spec(self.value),
+        }
 
 
 @frozen
@@ -198,7 +202,7 @@ class TableSpec(_Mapping):
     def schema(self) -> dict[str, Any]:
         made: dict[str, Any] = {
             "type": "object",
-            "properties": {key: _described(spec) for key, spec in self.fields.items()},
+            "properties": {key: _describe_spec(spec) for key, spec in self.fields.items()},
             "additionalProperties": False,
         }
         if self.required:
@@ -250,10 +254,10 @@ class AnyOf:
         next(option for option in self.options if option.takes(value)).look(value, at)
 
     def schema(self) -> dict[str, Any]:
-        return {"anyOf": [_described(option) for option in self.options]}
+        return {"anyOf": [_describe_spec(option) for option in self.options]}
 
 
-def _described(spec: ValueSpec) -> dict[str, Any]:
+def _describe_spec(spec: ValueSpec) -> dict[str, Any]:
     return ({"description": spec.help} if spec.help else {}) | spec.schema()
 
 

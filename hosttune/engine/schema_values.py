@@ -55,7 +55,7 @@ class At:
 
     def nearest(self, name: str, valid: Iterable[str]) -> str:
         """The hint for a wrong word; none where more faults are found than are told."""
-        return nearest(name, tuple(valid)) if len(self.faults) < MOST_FAULTS else ""
+        return suggest_nearest(name, tuple(valid)) if len(self.faults) < MOST_FAULTS else ""
 
     def key(self, name: str) -> At:
         return At(self.document, self.faults, f"{self.path}.{name}" if self.path else name)
@@ -67,7 +67,7 @@ class At:
         if spec.takes(value):
             spec.look(value, self)
         else:
-            self.fault(f"must be {spec.says}, not {_given(value)}", _remedy(value, spec))
+            self.fault(f"must be {spec.says}, not {_quote_given(value)}", _describe_remedy(value, spec))
 
 
 @frozen
@@ -211,7 +211,7 @@ class Scalar:
 _MOST_LISTED = 40  # names beside the one that was meant: all rules fill a screen
 
 
-def nearest(name: str, valid: tuple[str, ...]) -> str:
+def suggest_nearest(name: str, valid: tuple[str, ...]) -> str:
     """The hint for a wrong word: the nearest valid one, then all of them, where they are not too many beside it."""
     from difflib import get_close_matches
 
@@ -221,7 +221,7 @@ def nearest(name: str, valid: tuple[str, ...]) -> str:
     return (f"did you mean {close[0]}? " if close else "") + f"valid: {', '.join(valid)}"
 
 
-def _given(value: Any) -> str:
+def _quote_given(value: Any) -> str:
     if value is None:
         return "empty"
     if isinstance(value, bool):
@@ -233,7 +233,7 @@ def _given(value: Any) -> str:
     return "a list" if isinstance(value, list) else "a mapping"
 
 
-def _remedy(value: Any, spec: ValueSpec) -> str:
+def _describe_remedy(value: Any, spec: ValueSpec) -> str:
     if spec.takes("") and isinstance(value, (bool, int, float)) and not getattr(spec, "choices", ()):
         return "put it in quotes"
     if spec.takes([]) and isinstance(value, str):

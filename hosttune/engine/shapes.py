@@ -26,8 +26,8 @@ from hosttune.engine.schema import (
     TableSpec,
     check,
     json_schema,
-    nearest,
     of_type,
+    suggest_nearest,
 )
 from hosttune.engine.trial_terms import span_s
 from hosttune.errors import MOST_FAULTS, Fault, HosttuneError
@@ -230,7 +230,7 @@ class _Wishes(Mapping[str, TableSpec]):
     """What each kind of wish takes; a rule asks for its own alone, so that no other kind is imported."""
 
     def __getitem__(self, name: str) -> TableSpec:
-        return _wish(wish_kinds()[name])
+        return _make_wish_spec(wish_kinds()[name])
 
     def __iter__(self) -> Iterator[str]:
         return iter(wish_kinds())
@@ -239,7 +239,7 @@ class _Wishes(Mapping[str, TableSpec]):
         return len(wish_kinds())
 
 
-def _wish(kind: WishKind) -> TableSpec:
+def _make_wish_spec(kind: WishKind) -> TableSpec:
     name = AnyOf((String(), ListOf(String(), least=1))) if kind.takes_list else String()
     fields: dict[str, ValueSpec] = {kind.kind: name}
     for key, spec in kind.fields.items():
@@ -305,7 +305,9 @@ def _section_faults(document: YamlFile, catalog: Catalog, prefix: str, data: dic
     profile = data.get("profile", "base")
     if profile not in catalog.profiles:
         where = document.where(f"{prefix}profile")
-        faults.append(Fault(where, f"no profile is called {profile}", nearest(profile, tuple(catalog.profiles))))
+        faults.append(
+            Fault(where, f"no profile is called {profile}", suggest_nearest(profile, tuple(catalog.profiles)))
+        )
     for rule, values in data.get("params", {}).items():
         if catalog.current(rule) in catalog.rules:
             faults += _param_faults(document, catalog, prefix, rule, values)
@@ -313,11 +315,15 @@ def _section_faults(document: YamlFile, catalog: Catalog, prefix: str, data: dic
 
 
 def rule_name_faults(document: YamlFile, catalog: Catalog, named: list[tuple[str, str]]) -> list[Fault]:
-    """A fault for each (path, rule) whose rule nobody knows."""
+    """A fault for each (path, rule) whose rule no one knows."""
     rules = tuple(catalog.rules)
     unknown = [(path, name) for path, name in named if catalog.current(name) not in catalog.rules]
     return [
-        Fault(document.where(path), f"no rule is called {name}", nearest(name, rules) if number < MOST_FAULTS else "")
+        Fault(
+            document.where(path),
+            f"no rule is called {name}",
+            suggest_nearest(name, rules) if number < MOST_FAULTS else "",
+        )
         for number, (path, name) in enumerate(unknown)
     ]
 
@@ -349,12 +355,12 @@ def _param_faults(document: YamlFile, catalog: Catalog, prefix: str, rule: str, 
         if name in params:
             faults += param_faults(where, params[name], value)
         else:
-            hint = nearest(name, tuple(params)) if params else f"{rule} has no parameters"
+            hint = suggest_nearest(name, tuple(params)) if params else f"{rule} has no parameters"
             faults.append(Fault(where, "unknown parameter", hint))
     return faults
 
 
-def schemas() -> dict[str, dict[str, Any]]:
+def make_schemas() -> dict[str, dict[str, Any]]:
     """The JSON Schemas for editors, by file name in hosttune/schemas/."""
     return {
         "policy.json": json_schema(POLICY, title="hosttune policy", description="/etc/hosttune/policy.yaml"),

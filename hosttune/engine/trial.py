@@ -1,7 +1,7 @@
-"""What a run on trial tries, when, and how it goes back unless somebody confirms it. Pure.
+"""What a run on trial tries, when, and how it goes back unless someone confirms it. Pure.
 
 What takes effect at once is tried now; what the next boot reads is tried in that boot, and its files are put back
-where nobody confirms; an argument of the kernel is tried in an entry of GRUB's menu that is taken once, and is written
+where no one confirms; an argument of the kernel is tried in an entry of GRUB's menu that is taken once, and is written
 down for good when it is confirmed. What cannot come back by itself is refused on trial before the first change.
 """
 
@@ -87,7 +87,7 @@ class TrialPlan:
         """The changes that are made when the trial is confirmed: those that the kernel's arguments stand in."""
         return tuple(one.change for one in self.of(TrialPart.ONE_BOOT))
 
-    def made(self, plan: Plan) -> Plan:
+    def make_plan(self, plan: Plan) -> Plan:
         """The plan without what is made on confirmation; its digest stays that of all that was shown."""
         later = self.later
         if not later:
@@ -107,16 +107,16 @@ def plan_trial(
     other arguments, a sentence each.
     """
     why = "; ".join(one_boot)
-    tried = tuple(_tried(change, terms, why) for change in plan.changes)
+    tried = tuple(_try_change(change, terms, why) for change in plan.changes)
     return TrialPlan(terms, tried, tuple(obstacles), tuple(notes))
 
 
-def _tried(change: Change, terms: TrialTerms, one_boot: str) -> TriedChange:
+def _try_change(change: Change, terms: TrialTerms, one_boot: str) -> TriedChange:
     kind = kind_of(change.address)
     if change.address.kind in _PACKAGES:
-        return _stays(change, "only a person can undo packages, with their archives at hand")
+        return _keep_change(change, "only a person can undo packages, with their archives at hand")
     if change.reversible.startswith("no") or kind.invert(change) is None:
-        return _stays(change, f"it cannot be undone: {change.reversible}")
+        return _keep_change(change, f"it cannot be undone: {change.reversible}")
     if change.activation is not Activation.REBOOT:
         return TriedChange(change, TrialPart.NOW)
     return _tried_at_boot(change, one_boot) if terms.boot else TriedChange(change, TrialPart.UNTRIED)
@@ -129,14 +129,14 @@ def _tried_at_boot(change: Change, one_boot: str) -> TriedChange:
         added = tuple(word for word in after if word not in before)
         dropped = tuple(word for word in before if word not in after)
         if one_boot or not (added or dropped):
-            return _stays(change, one_boot or "it is not clear which arguments of the kernel it changes")
+            return _keep_change(change, one_boot or "it is not clear which arguments of the kernel it changes")
         return TriedChange(change, TrialPart.ONE_BOOT, arguments=added, dropped=dropped)
     if "rebuild-initramfs" in triggers:
-        return _stays(change, "it goes into the initial RAM disk, and a boot that ends there cannot put it back")
+        return _keep_change(change, "it goes into the initial RAM disk, and a boot that ends there cannot put it back")
     if not kind_of(change.address).file_of(change.address.name):
-        return _stays(change, "it is no file that could be put back where a boot stops")
+        return _keep_change(change, "it is no file that could be put back where a boot stops")
     return TriedChange(change, TrialPart.NEXT_BOOT)
 
 
-def _stays(change: Change, reason: str) -> TriedChange:
+def _keep_change(change: Change, reason: str) -> TriedChange:
     return TriedChange(change, TrialPart.NO_RETURN, reason)

@@ -52,23 +52,23 @@ def read_trusted(
 
 
 def stranger_of(reader: Reader, path: str) -> str:
-    """Who besides root could have written this file, or a folder above it, in a phrase; nothing where nobody could, or
-    where nobody acts as root on it.
+    """Who besides root could have written this file, or a folder above it, in a phrase; nothing where no one could, or
+    where no one acts as root on it.
     """
     return str(next(iter(_read(reader, path)[1]), ""))
 
 
 def strange_program(reader: Reader, carried: str) -> str:
-    """That root would start at another time what somebody else could have written until then, a sentence; nothing where
-    nobody could. `carried`: where a copy of the self-contained file lies by then.
+    """That root would start at another time what someone else could have written until then, a sentence; nothing where
+    no one could. `carried`: where a copy of the self-contained file is by then.
     """
     import sys
 
     import hosttune
-    from hosttune.host.console import archive, starting_words
+    from hosttune.host.console import find_archive, starting_words
 
     words = starting_words(carried)
-    own = () if archive() else (*words, f"{hosttune.__path__[0]}/__init__.py")
+    own = () if find_archive() else (*words, f"{hosttune.__path__[0]}/__init__.py")
     for path in dict.fromkeys((sys.executable, *own)):
         if path.startswith("/") and (stranger := stranger_of(reader, path)):
             return f"root would start {words[0]} at a boot, and {stranger}"
@@ -76,7 +76,7 @@ def strange_program(reader: Reader, carried: str) -> str:
 
 
 def path_on(reader: Reader, path: str) -> str:
-    """A path as somebody on this machine names it: of an image with the folder of the image in front."""
+    """A path as someone on this machine names it: of an image with the folder of the image in front."""
     return f"{reader.name.rstrip('/')}{path}" if reader.kind == "root" else path
 
 
@@ -105,7 +105,7 @@ def _require_answer(path: str) -> None:
 
 
 def _way_out(reader: Reader, path: str, strangers: tuple[Stranger, ...], home: str) -> str:
-    """What gives a file to root alone: where it lies, if that is root's place and no link leads away, else `home`."""
+    """What gives a file to root alone: where it is, if that is root's place and no link leads away, else `home`."""
     name = quoting.quote(path_on(reader, path))
     if not path.startswith((f"{HOME}/", "/var/lib/hosttune/")):
         return f"keep it below {HOME}: sudo install -D -m 644 -t {home} {name}"

@@ -83,7 +83,7 @@ class _Builder:
             raise _EndedError
 
     def note(self, path: str, line: int) -> None:
-        """Where a field stands. One long key above many values would take its length times their number."""
+        """Where a field is. One long key above many values would take its length times their number."""
         self.left -= len(path) + PER_VALUE
         if self.left < 0:
             self.fault(line, "too many values for the length of the keys above them", "split the file")

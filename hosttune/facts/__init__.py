@@ -1,5 +1,5 @@
 """Facts: what the host is, how it is set up and what goes on there. One module per subject, in the folders of the
-domains that rules have; what every domain asks for lies beside them.
+domains that rules have; what every domain asks for is beside them.
 
 A module `facts/<domain>/<subject>.py` holds the fact's dataclasses and `collect(reader, facts)`, which reads through
 the door and parses purely: each field when it is first touched (`lazy`), where it is not read along with the others.
@@ -16,7 +16,7 @@ from dataclasses import field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from hosttune.facts.base import Fact, UnknownFact, complete, raw, unread
+from hosttune.facts.base import Fact, UnknownFact, complete, get_raw, make_unread
 from hosttune.facts.containers import ContainersFacts
 from hosttune.facts.cpu import CpuFacts
 from hosttune.facts.framework import FrameworkFacts
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from hosttune.facts.work import Work
     from hosttune.host.door import Reader
 
-__all__ = ["SUBJECTS", "Fact", "Facts", "RequestedNames", "UnknownFact", "raw", "unread"]
+__all__ = ["SUBJECTS", "Fact", "Facts", "RequestedNames", "UnknownFact", "get_raw", "make_unread"]
 
 
 @frozen

@@ -14,14 +14,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hosttune.facts import apt_get
-from hosttune.facts.apt_conf import CLEAR, AptNames, files
+from hosttune.facts.apt_conf import CLEAR, AptNames, list_files
 from hosttune.facts.apt_get import Transaction
 from hosttune.facts.apt_pins import Pin, read_pins
 from hosttune.facts.apt_sources import read_disabled, read_enabled
-from hosttune.facts.base import Fact, UnknownFact, lazy, shared
+from hosttune.facts.base import Fact, UnknownFact, lazy, make_shared
 from hosttune.facts.lookups import Lookup
 from hosttune.facts.placed import Placed
-from hosttune.facts.reading import ask, texts
+from hosttune.facts.reading import ask, read_texts
 from hosttune.frozen import frozen
 from hosttune.host.door import Completed
 
@@ -37,7 +37,7 @@ class AptSetting(Fact):
     """One name of apt's configuration."""
 
     lines: tuple[Placed, ...]  # all that give it a value, in the order of reading; `#clear` where a line empties it
-    merged: tuple[str, ...]  # the values of a list as apt has merged it; empty where nobody sets it
+    merged: tuple[str, ...]  # the values of a list as apt has merged it; empty where no one sets it
 
     @property
     def last(self) -> Placed | None:
@@ -70,29 +70,29 @@ def values_in(dump: str, name: str) -> tuple[str, ...]:
 
 
 def collect(reader: Reader, facts: Facts) -> Apt:  # noqa: ARG001 - the interface of all subjects
-    names = shared(lambda: AptNames(texts(reader, files(reader))))
+    names = make_shared(lambda: AptNames(read_texts(reader, list_files(reader))))
 
     def look(name: str) -> AptSetting:
-        return AptSetting(lazy(lambda: tuple(names().lines(name))), lazy(_merged, reader, name))
+        return AptSetting(lazy(lambda: tuple(names().lines(name))), lazy(_read_merged, reader, name))
 
-    would = Lookup(lambda operands: _simulated(reader, operands.split()))
+    would = Lookup(lambda operands: _simulate_install(reader, operands.split()))
     return Apt(Lookup(look), would, lazy(read_pins, reader), lazy(read_disabled, reader), lazy(read_enabled, reader))
 
 
-def _merged(reader: Reader, name: str) -> tuple[str, ...]:
+def _read_merged(reader: Reader, name: str) -> tuple[str, ...]:
     answer = ask(reader, dump_command(name))
     if answer.status != 0:
         raise UnknownFact(f"apt-config: {(answer.errors.strip().splitlines() or ['it failed'])[0]}")
     return values_in(answer.text, name)
 
 
-def _simulated(reader: Reader, operands: Sequence[str]) -> Transaction:
-    answer = ask(reader, apt_get.simulation(operands), timeout_s=apt_get.LOOK_TIMEOUT_S)
+def _simulate_install(reader: Reader, operands: Sequence[str]) -> Transaction:
+    answer = ask(reader, apt_get.make_simulation(operands), timeout_s=apt_get.LOOK_TIMEOUT_S)
     if answer.status != 0:
-        failed = apt_get.parse(apt_get.errors(answer.errors, answer.status))
-        return replace(failed, unmet=apt_get.unmet(answer.text))
-    would = apt_get.parse(apt_get.relevant(answer.text))
-    sizes = _said(reader, apt_get.downloads(operands)) if would.steps else None
+        failed = apt_get.parse(apt_get.parse_errors(answer.errors, answer.status))
+        return replace(failed, unmet=apt_get.parse_unmet(answer.text))
+    would = apt_get.parse(apt_get.find_relevant_lines(answer.text))
+    sizes = _run_apt(reader, apt_get.make_download_list(operands)) if would.steps else None
     if sizes is not None:
         download, growth = apt_get.download_bytes(sizes), apt_get.growth_bytes(sizes)
         would = replace(would, download_bytes=download, growth_bytes=growth)
@@ -101,19 +101,19 @@ def _simulated(reader: Reader, operands: Sequence[str]) -> Transaction:
 
 def _with_old(reader: Reader, would: Transaction) -> Transaction:
     """With where the versions that would go can be had, and which came along; nothing where apt does not say."""
-    policies = _said(reader, apt_get.policy(would.before)) if would.before else None
+    policies = _run_apt(reader, apt_get.ask_policy(would.before)) if would.before else None
     if policies is None:
         return would
     cached = reader.list(apt_get.CACHE)
-    marks = _said(reader, apt_get.automatic(would.before)) or ""
+    marks = _run_apt(reader, apt_get.make_automatic_question(would.before)) or ""
     files_there = cached if isinstance(cached, tuple) else ()
     return replace(
         would,
         automatic=frozenset(marks.split()) & frozenset(would.before),
-        old=apt_get.places_of(policies, files_there, would.before, apt_get.foreign(reader)),
+        old=apt_get.places_of(policies, files_there, would.before, apt_get.list_foreign(reader)),
     )
 
 
-def _said(reader: Reader, argv: Sequence[str]) -> str | None:
+def _run_apt(reader: Reader, argv: Sequence[str]) -> str | None:
     answer = reader.query(argv, timeout_s=apt_get.LOOK_TIMEOUT_S)
     return answer.text if isinstance(answer, Completed) and answer.status == 0 else None

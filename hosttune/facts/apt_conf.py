@@ -34,7 +34,7 @@ _PART = regex(
 )  # group 1: a quote without its end
 
 
-def files(reader: Reader) -> tuple[str, ...]:
+def list_files(reader: Reader) -> tuple[str, ...]:
     """The files that apt reads, in its order, apt.conf last, whether that is there or not."""
     return (*(f"{FOLDER}/{one}" for one in names_in(reader, FOLDER) if _NAME.fullmatch(one)), LAST)
 
@@ -76,17 +76,17 @@ class AptNames:
         """The lines that give a list its values; of those that empty it the last before each value, as `#clear`."""
         passed: list[int] = []
         scope = self._root
-        for part in _parts(name):
+        for part in _split_name(name):
             if part not in scope.below:
                 break
             scope = scope.below[part]
             passed += scope.clears
         else:
-            yield from self._merged(scope.values, sorted(passed))
+            yield from self._merge(scope.values, sorted(passed))
             return
-        yield from self._merged([], sorted(passed))
+        yield from self._merge([], sorted(passed))
 
-    def _merged(self, values: list[int], clears: list[int]) -> Iterator[Placed]:
+    def _merge(self, values: list[int], clears: list[int]) -> Iterator[Placed]:
         EFFORT.spent += len(values) + len(clears)
         before = -1
         for at in (*values, len(self._lines)):
@@ -109,7 +109,7 @@ class AptNames:
             if part == "{":
                 inner = "::".join(words[:1])
                 around = (scopes[-1] if scopes else None) or (self._root if inner else None)
-                scopes.append(around.at(_named(words[:1])) if around and inner else around)
+                scopes.append(around.at(_parse_name(words[:1])) if around and inner else around)
             elif part == "}":
                 del scopes[-1:]
             elif part != ";":
@@ -117,21 +117,21 @@ class AptNames:
                 continue
             elif words[:1] == [CLEAR]:
                 for name in dict.fromkeys(words[1:]):
-                    self._root.at(_parts(name)).clears.append(len(self._lines))
+                    self._root.at(_split_name(name)).clears.append(len(self._lines))
                 self._lines.append(Placed(CLEAR, path, line(found.start())))
             elif words and words[-1].startswith('"'):
                 scope = scopes[-1] if scopes else self._root
                 if scope is not None:
-                    scope.at(_named(words[:-1])).values.append(len(self._lines))
+                    scope.at(_parse_name(words[:-1])).values.append(len(self._lines))
                     self._lines.append(Placed(words[-1][1:-1], path, line(found.start())))
             words = []
 
 
-def _parts(name: str) -> list[str]:
+def _split_name(name: str) -> list[str]:
     return name.lower().split("::")
 
 
-def _named(words: list[str]) -> list[str]:
+def _parse_name(words: list[str]) -> list[str]:
     """The parts of a name in a file: of `NAME::`, which appends, those of NAME."""
-    parts = _parts("::".join(words)) if words else []
+    parts = _split_name("::".join(words)) if words else []
     return parts[:-1] if parts[-1:] == [""] else parts

@@ -2,7 +2,7 @@
 switched off. Each with the file and line, or the command, that would change it.
 
 They explain what apt-get, apt-cache and `ubuntu-drivers` say, so where they cannot be read there is no explanation, and
-the rest of an answer stands.
+the rest of an answer is.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class AptDecision(Fact):
 
 def decisions_about(facts: Facts, names: Iterable[str]) -> tuple[AptDecision, ...]:
     """Those that keep these packages, or what belongs to the same driver, from being installed."""
-    return _decisions(facts, _belongs_to(names), with_holds=True)
+    return _find_decisions(facts, _belongs_to(names), with_holds=True)
 
 
 def hold_on_absent(facts: Facts, names: Iterable[str]) -> AptDecision | None:
@@ -56,19 +56,19 @@ def hold_on_absent(facts: Facts, names: Iterable[str]) -> AptDecision | None:
     asked = tuple(names)
     if not {*facts.packages.held_absent} & {*asked}:
         return None
-    return join_decisions(_holds(facts, _belongs_to(asked)))
+    return join_decisions(_find_holds(facts, _belongs_to(asked)))
 
 
 def _belongs_to(names: Iterable[str]) -> Callable[[str], bool]:
     """Whether a package is one of these, or of the same branch of the driver."""
     asked = frozenset(names)
-    numbers = {_number(name) for name in asked if is_driver_package(name)}
-    return lambda name: name in asked or (is_driver_package(name) and _number(name) in numbers)
+    numbers = {_parse_number(name) for name in asked if is_driver_package(name)}
+    return lambda name: name in asked or (is_driver_package(name) and _parse_number(name) in numbers)
 
 
 def decisions_about_offer(facts: Facts) -> tuple[AptDecision, ...]:
     """Those that keep apt and `ubuntu-drivers` from offering a driver: a hold does not."""
-    return _decisions(facts, _is_offered, with_holds=False)
+    return _find_decisions(facts, _is_offered, with_holds=False)
 
 
 def _is_offered(name: str) -> bool:
@@ -86,10 +86,10 @@ def pin_on(facts: Facts, name: str) -> str:
     return f"{pins[0].place} keeps {name} from being installed ({pins[0].words}): {change_pin(pins[0])}" if pins else ""
 
 
-def _decisions(facts: Facts, is_wanted: Callable[[str], bool], *, with_holds: bool) -> tuple[AptDecision, ...]:
-    found = [*_holds(facts, is_wanted)] if with_holds else []
+def _find_decisions(facts: Facts, is_wanted: Callable[[str], bool], *, with_holds: bool) -> tuple[AptDecision, ...]:
+    found = [*_find_holds(facts, is_wanted)] if with_holds else []
     looks: tuple[Callable[[], list[AptDecision]], ...] = (
-        lambda: _pins(facts, is_wanted),
+        lambda: _find_pins(facts, is_wanted),
         lambda: _components_off(facts),
     )
     for look in looks:
@@ -106,12 +106,12 @@ def join_decisions(decisions: Iterable[AptDecision]) -> AptDecision | None:
     return AptDecision("; ".join(one.what for one in told), "\n".join(one.undo for one in told)) if told else None
 
 
-def _number(name: str) -> str:
+def _parse_number(name: str) -> str:
     match = _NUMBER.match(name)
     return match[1] if match else ""
 
 
-def _holds(facts: Facts, is_wanted: Callable[[str], bool]) -> list[AptDecision]:
+def _find_holds(facts: Facts, is_wanted: Callable[[str], bool]) -> list[AptDecision]:
     try:
         held = [name for name in facts.packages.held if is_wanted(name)]
     except UnknownFact:
@@ -121,11 +121,13 @@ def _holds(facts: Facts, is_wanted: Callable[[str], bool]) -> list[AptDecision]:
     absent = [name for name in held if not facts.packages[name].is_installed]
     state = "; not installed" if absent == held else f"; not installed: {_list(absent)}" if absent else ""
     return [
-        AptDecision(f"an administrator holds {_list(held)} (apt-mark showhold{state})", f"{unhold(held)}, {AGAIN}"),
+        AptDecision(
+            f"an administrator holds {_list(held)} (apt-mark showhold{state})", f"{make_unhold_command(held)}, {AGAIN}"
+        ),
     ]
 
 
-def unhold(names: Iterable[str]) -> str:
+def make_unhold_command(names: Iterable[str]) -> str:
     """How a person takes holds away that an administrator set: never by the way."""
     return f"when the hold has served: sudo apt-mark unhold {' '.join(map(quote, names))}"
 
@@ -135,7 +137,7 @@ def _list(names: list[str]) -> str:
     return ", ".join(names[:_SHOWN]) + more
 
 
-def _pins(facts: Facts, is_wanted: Callable[[str], bool]) -> list[AptDecision]:
+def _find_pins(facts: Facts, is_wanted: Callable[[str], bool]) -> list[AptDecision]:
     """The pins below 0 that take effect. apt-cache(8) shows which packages and archives have such a priority, and not
     by which stanza."""
     told = ask_apt(facts.reader, POLICY)
@@ -150,7 +152,7 @@ def _pins(facts: Facts, is_wanted: Callable[[str], bool]) -> list[AptDecision]:
         return [AptDecision(what, f"find it: grep -rn Pin-Priority /etc/apt/preferences*; change it, {AGAIN}")]
     return [
         AptDecision(
-            f"{pin.place} keeps {_kept(pin, away)} from being installed ({pin.words})",
+            f"{pin.place} keeps {_describe_kept(pin, away)} from being installed ({pin.words})",
             f"{change_pin(pin)}, {AGAIN}",
         )
         for pin in blamed
@@ -171,7 +173,7 @@ def change_pin(pin: Pin) -> str:
     return f"an administrator's decision: to change it, edit {quote(pin.path)} (line {pin.line})"
 
 
-def _kept(pin: Pin, away: list[str]) -> str:
+def _describe_kept(pin: Pin, away: list[str]) -> str:
     if pin.is_general:
         return "what its archives have"
     names = [name for name in away if pin.names(name)]

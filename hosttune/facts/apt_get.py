@@ -87,31 +87,31 @@ class Transaction(Fact):
         return tuple(step for step in self.steps if not step.after)
 
 
-def simulation(operands: Iterable[str]) -> tuple[str, ...]:
+def make_simulation(operands: Iterable[str]) -> tuple[str, ...]:
     """Says what `apt-get install` would do. An operand is NAME, NAME=VERSION, or NAME- to remove it."""
     return ("apt-get", "-s", *_COMMON, "--allow-downgrades", "install", *operands)
 
 
-def downloads(operands: Iterable[str]) -> tuple[str, ...]:
+def make_download_list(operands: Iterable[str]) -> tuple[str, ...]:
     """Says what it would download, with sizes."""
     return ("apt-get", "--print-uris", *_COMMON, "install", *operands)
 
 
-def installation(operands: Sequence[str], would: Transaction) -> tuple[str, ...]:
+def make_installation(operands: Sequence[str], would: Transaction) -> tuple[str, ...]:
     """Does it: no questions, old configuration files stay, other package managers are waited for. `would` is what the
     same operands do in a simulation: where nothing is removed or replaced there, nothing may be here."""
     guard = () if would.removed else ("--no-remove",)
     replaced = set(would.before) & set(would.after)
     downgrade = ("--allow-downgrades",) if replaced else ()  # an old version that comes back by its exact name
-    return ("apt-get", *_COMMON, *guard, *downgrade, *_options(), "install", *operands)
+    return ("apt-get", *_COMMON, *guard, *downgrade, *_make_options(), "install", *operands)
 
 
-def _options() -> tuple[str, ...]:
+def _make_options() -> tuple[str, ...]:
     dpkg = (word for option in _CONFFILES for word in ("-o", f"Dpkg::Options::={option}"))
     return ("-o", f"DPkg::Lock::Timeout={LOCK_WAIT_S}", *dpkg, "-o", "Dpkg::Use-Pty=0")
 
 
-def configuration() -> tuple[str, ...]:
+def make_configuration() -> tuple[str, ...]:
     """Configures all that dpkg left half-way: no questions, old configuration files stay (dpkg(1))."""
     return ("dpkg", *_CONFFILES, "--configure", "-a")
 
@@ -120,7 +120,7 @@ def repair(again: Sequence[str] = (), *, simulate: bool = False) -> tuple[str, .
     """Installs, replaces or removes what is left in pieces: apt-get(8), option -f. Or installs these once more, for
     `-f` configures what depends on one that is to be reinstalled (dpkg(1), reinst-required) before it, and fails.
     """
-    how = ("-s", *_COMMON) if simulate else (*_COMMON, *_options())
+    how = ("-s", *_COMMON) if simulate else (*_COMMON, *_make_options())
     return ("apt-get", *how, *(("--reinstall", "install", *again) if again else ("-f", "install")))
 
 
@@ -134,17 +134,17 @@ def is_locked(said: str) -> bool:
     return "Could not get lock" in said
 
 
-def policy(names: Iterable[str]) -> tuple[str, ...]:
+def ask_policy(names: Iterable[str]) -> tuple[str, ...]:
     """Says from where each version of these packages can be had (apt-cache(8))."""
     return ("apt-cache", "policy", *names)
 
 
-def automatic(names: Iterable[str]) -> tuple[str, ...]:
+def make_automatic_question(names: Iterable[str]) -> tuple[str, ...]:
     """Says which of these packages came along with others (apt-mark(8))."""
     return ("apt-mark", "showauto", *names)
 
 
-def download(folder: str, package: str) -> tuple[str, ...]:
+def make_download(folder: str, package: str) -> tuple[str, ...]:
     """Fetches the .deb of NAME=VERSION into a folder. apt tells where only by the folder it works in."""
     return ("env", "-C", folder, "apt-get", "-q", "download", package)
 
@@ -153,7 +153,7 @@ def mark_automatic(names: Iterable[str]) -> tuple[str, ...]:
     return ("apt-mark", "auto", *names)
 
 
-def relevant(stdout: str) -> tuple[str, ...]:
+def find_relevant_lines(stdout: str) -> tuple[str, ...]:
     """The lines of a simulation that say what would be done, and one `Down NAME` for each downgrade."""
     lines = []
     in_downgrades = False
@@ -171,7 +171,7 @@ def places_of(
 ) -> dict[str, str]:
     """Where the versions of packages that would be replaced or removed can be had, as `Transaction.old` says it.
 
-    `policies` is the answer of `policy`, `cached` the names in the cache of apt, `foreign` the host's foreign
+    `policies` is the answer of `ask_policy`, `cached` the names in the cache of apt, `list_foreign` the host's foreign
     architectures.
     """
     files: dict[str, list[str]] = {}
@@ -221,19 +221,19 @@ def is_file_of(file: str, name: str, version: str, foreign: Collection[str]) -> 
     return file.startswith(start) and suffix == "deb" and fits
 
 
-def foreign(reader: Reader) -> tuple[str, ...]:
+def list_foreign(reader: Reader) -> tuple[str, ...]:
     """The foreign architectures of this host: ARCHITECTURES names the native one first."""
     return tuple(hint(reader, ARCHITECTURES).split()[1:])
 
 
-def restarts(needrestart: str) -> tuple[str, ...]:
+def parse_restarts(needrestart: str) -> tuple[str, ...]:
     """The units that use files which were replaced, from `needrestart -b -r l` (its README.batch)."""
     mark = "NEEDRESTART-SVC:"
     lines = needrestart.splitlines()
     return tuple(sorted({line.removeprefix(mark).strip() for line in lines if line.startswith(mark)}))
 
 
-def errors(stderr: str, status: int) -> tuple[str, ...]:
+def parse_errors(stderr: str, status: int) -> tuple[str, ...]:
     """The errors of a run that failed, one at least."""
     said = tuple(line for line in stderr.splitlines() if line.startswith("E: "))
     return said or (f"E: apt-get ended with status {status}",)
@@ -258,13 +258,13 @@ def growth_bytes(print_uris: str) -> int:
     return int(amount * 1000 ** " kMGT".index(unit or " "))
 
 
-def unmet(stdout: str) -> tuple[str, ...]:
+def parse_unmet(stdout: str) -> tuple[str, ...]:
     """The packages that apt-get names as what others depend on, where it gives up."""
     return tuple(dict.fromkeys(match[1].partition(":")[0] for match in _DEPENDS.finditer(stdout)))
 
 
 def parse(lines: Iterable[str]) -> Transaction:
-    """A transaction from the lines that `relevant` and `errors` keep; others are passed over."""
+    """A transaction from the lines that `find_relevant_lines` and `parse_errors` keep; others are passed over."""
     steps: dict[str, PackageStep] = {}
     said, down = [], []
     for line in lines:
@@ -280,7 +280,7 @@ def parse(lines: Iterable[str]) -> Transaction:
     return Transaction(ordered, error="; ".join(said), downgraded=tuple(down))
 
 
-def upstream(version: str) -> str:
+def get_upstream(version: str) -> str:
     """The upstream part of a Debian version: 580.95.05 of 1:580.95.05-0ubuntu0.24.04.2 (deb-version(7))."""
     return version.rpartition(":")[2].rpartition("-")[0] or version.rpartition(":")[2]
 
@@ -289,7 +289,7 @@ def describe(would: Transaction) -> tuple[str, ...]:
     """A transaction for people: the packages of one version on one line, then what is removed and the size of the
     download.
     """
-    lines = list(join_equal((step.name, *_described(step)) for step in would.steps if step.after))
+    lines = list(join_equal((step.name, *_describe_step(step)) for step in would.steps if step.after))
     removed = list(join_equal((step.name, "remove", step.before) for step in would.removed))
     lines += removed or ["removes nothing"] * bool(lines)
     if would.download_bytes is not None:
@@ -297,7 +297,7 @@ def describe(would: Transaction) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _described(step: PackageStep) -> tuple[str, str]:
+def _describe_step(step: PackageStep) -> tuple[str, str]:
     versions = f"{step.before} -> {step.after}" if step.before else step.after
     return "upgrade" if step.before else "install", f"{versions} from {step.origin}" if step.origin else versions
 

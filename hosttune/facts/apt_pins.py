@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from hosttune.facts.base import Fact, UnknownFact
 from hosttune.facts.globs import fits_glob, glob_fault
-from hosttune.facts.reading import names_in, texts
+from hosttune.facts.reading import names_in, read_texts
 from hosttune.frozen import frozen
 from hosttune.numbers import parse_whole
 from hosttune.regex import regex
@@ -56,7 +56,7 @@ class Pin(Fact):
     def names(self, package: str) -> bool:
         """It names this package. A source package is matched as if it had the package's name, and a regular expression
         only where it is one word."""
-        return any(_names(one, package) for one in self.packages)
+        return any(_names_package(one, package) for one in self.packages)
 
     def wants(self, version: str) -> bool:
         """It prefers versions like this one: what keeps such a version away is something else."""
@@ -74,7 +74,7 @@ class Pin(Fact):
         return all(_fits(release.get(key, ""), value) if mark else key == "*" for key, mark, value in wanted)
 
 
-def _names(pattern: str, package: str) -> bool:
+def _names_package(pattern: str, package: str) -> bool:
     plain = pattern.removeprefix("src:").partition(":")[0]
     if match := _PLAIN_REGEX.fullmatch(plain):
         start, word, end = match.groups()
@@ -91,7 +91,7 @@ def _fits(value: str, pattern: str) -> bool:
 def read_pins(reader: Reader) -> tuple[Pin, ...]:
     """All of them, in the order of reading."""
     listed = (f"{FOLDER}/{name}" for name in names_in(reader, FOLDER) if _NAME.fullmatch(name))
-    files = texts(reader, (FILE, *listed))
+    files = read_texts(reader, (FILE, *listed))
     found = tuple(pin for path, content in files for pin in parse_preferences(content, path))
     size = sum(len(pin.pin) + sum(map(len, pin.packages)) for pin in found)
     if sum(len(pin.packages) for pin in found) > _MOST_PATTERNS or size > _MOST_CHARACTERS:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from hosttune.facts.placed import Placed
-from hosttune.facts.reading import names_in, texts
+from hosttune.facts.reading import names_in, read_texts
 from hosttune.regex import regex
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def read_enabled(reader: Reader) -> tuple[Placed, ...]:
 def read_sources(reader: Reader) -> Iterator[tuple[Placed, bool]]:
     """ADDRESS SUITE COMPONENTS of each, without a password, and whether apt reads it."""
     listed = (f"{FOLDER}/{name}" for name in names_in(reader, FOLDER))
-    for path, content in texts(reader, (FILE, *listed)):
+    for path, content in read_texts(reader, (FILE, *listed)):
         yield from parse_sources(content, path)
 
 
@@ -52,7 +52,7 @@ def parse_sources(content: str, path: str) -> Iterator[tuple[Placed, bool]]:
         for number, row in enumerate(content.splitlines(), 1):
             if found := _LINE.match(row.strip()):
                 line = 0 if is_off else number
-                yield _placed(found["what"].partition("#")[0], path, line), not (is_off or found["off"])
+                yield _place_line(found["what"].partition("#")[0], path, line), not (is_off or found["off"])
 
 
 def _of_stanzas(content: str, path: str, *, is_off: bool) -> Iterator[tuple[Placed, bool]]:
@@ -67,7 +67,7 @@ def _of_stanzas(content: str, path: str, *, is_off: bool) -> Iterator[tuple[Plac
             if fields.get("uris"):
                 is_on = not is_off and " ".join(fields.get("enabled", ())).lower() not in _NO
                 what = " ".join(word for key in ("uris", "suites", "components") for word in fields.get(key, ()))
-                yield _placed(what, path, 0 if is_off else lines["uris" if is_on else "enabled"]), is_on
+                yield _place_line(what, path, 0 if is_off else lines["uris" if is_on else "enabled"]), is_on
             fields, lines, last = {}, {}, ""
         elif row[0] in " \t":
             fields.get(last, []).extend(row.split())
@@ -76,5 +76,5 @@ def _of_stanzas(content: str, path: str, *, is_off: bool) -> Iterator[tuple[Plac
             fields[last], lines[last] = value.split(), number
 
 
-def _placed(what: str, path: str, line: int) -> Placed:
+def _place_line(what: str, path: str, line: int) -> Placed:
     return Placed(_PASSWORD.sub("//", " ".join(what.split())), path, line)

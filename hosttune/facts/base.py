@@ -8,7 +8,7 @@ from dataclasses import fields
 from functools import partial, wraps
 from typing import Any, NoReturn, ParamSpec, TypeVar, cast
 
-from hosttune.frozen import Lazy, aside, stored
+from hosttune.frozen import Lazy, get_set_aside, get_stored
 from hosttune.values import PartlyRead, Unreadable
 
 P = ParamSpec("P")
@@ -29,8 +29,8 @@ class UnknownFact(Exception):
 
 
 class Fact:
-    """Base of all fact dataclasses (frozen, slots). A field holding `unread(reason)` raises UnknownFact on access; one
-    holding `lazy(...)` is made by it.
+    """Base of all fact dataclasses (frozen, slots). A field holding `make_unread(reason)` raises UnknownFact on access;
+    one holding `lazy(...)` is made by it.
 
     Such a value is kept aside and the field's own place stays empty. Only there does Python come to `__getattr__`: a
     field that was read costs nothing more than any other, and expressions touch thousands of them.
@@ -41,7 +41,7 @@ class Fact:
     ASIDE = frozenset({Unreadable, Lazy})  # frozen.py keeps values of these types in `_unread`: name -> value
 
     def __getattr__(self, name: str) -> Any:
-        value = aside(self, name)  # raises AttributeError where there is no such field
+        value = get_set_aside(self, name)  # raises AttributeError where there is no such field
         if type(value) is Unreadable:
             raise UnknownFact(value.reason)
         return value
@@ -157,8 +157,8 @@ def keep_last(make: Callable[[F], T]) -> Callable[[F], T]:
     return ask
 
 
-def unread(reason: str) -> Any:
-    """The value of a fact field that could not be read (typed Any: it stands in for any field type)."""
+def make_unread(reason: str) -> Any:
+    """The value of a fact field that could not be read (typed Any: it is in for any field type)."""
     return Unreadable(reason)
 
 
@@ -178,7 +178,7 @@ def lazy(make: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
     return cast("T", made)
 
 
-def shared(make: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> Callable[[], T]:
+def make_shared(make: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> Callable[[], T]:
     """What several lazy fields are made of: it is made once, by the first that asks. Asking raises UnknownFact where it
     could not be read.
     """
@@ -193,7 +193,7 @@ def shared(make: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> Calla
     return ask
 
 
-def whole(kind: type[T], make: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+def read_at_once(kind: type[T], make: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
     """A fact that is read at once: what `make` returns; one that raises in every field what `make` raised."""
     made = attempt(make, *arguments, **named)
     if not isinstance(made, Unreadable):
@@ -203,10 +203,10 @@ def whole(kind: type[T], make: Callable[P, T], *arguments: P.args, **named: P.kw
 
 
 def complete(value: object) -> None:
-    """Read what nobody has asked for yet of a fact, and of the facts in it."""
+    """Read what no one has asked for yet of a fact, and of the facts in it."""
     if isinstance(value, Fact):
         for field in fields(value):  # type: ignore[arg-type]
-            complete(stored(value, field.name))
+            complete(get_stored(value, field.name))
     elif isinstance(value, (tuple, list, KnownPart)):
         for item in value.known if isinstance(value, KnownPart) else value:
             complete(item)
@@ -215,6 +215,6 @@ def complete(value: object) -> None:
             complete(item)
 
 
-def raw(fact: object, name: str) -> object:
+def get_raw(fact: object, name: str) -> object:
     """A field as it is stored, `Unreadable` included; never raises UnknownFact."""
-    return stored(fact, name)
+    return get_stored(fact, name)

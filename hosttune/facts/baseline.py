@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from hosttune.codec import document as headed
-from hosttune.codec import dumps, read_document, to_json
+from hosttune.codec import dump_json, read_document, to_json
+from hosttune.codec import make_document as headed
 from hosttune.errors import BadInput
-from hosttune.facts.base import Fact, UnknownFact, attempt, known_part, lazy, shared
-from hosttune.facts.counted import GPUS, Counter, Part, counters, parts, uncounted
-from hosttune.facts.reading import day_of, text
+from hosttune.facts.base import Fact, UnknownFact, attempt, known_part, lazy, make_shared
+from hosttune.facts.counted import GPUS, Counter, Part, list_counters, list_parts, why_uncounted
+from hosttune.facts.reading import day_of, read_text
 from hosttune.frozen import frozen
 from hosttune.values import ABSENT, Unreadable
 
@@ -56,8 +56,8 @@ class Growth(Fact):
     name: str
     grown: int
     days: float  # in which it did, 1 at least
-    before_a_day: float  # on an average day before; 0 where nobody knows
-    usual_a_day: float  # what nobody has to look at
+    before_a_day: float  # on an average day before; 0 where no one knows
+    usual_a_day: float  # what no one has to look at
 
     @property
     def a_day(self) -> float:
@@ -93,12 +93,12 @@ class Baseline(Fact):
 
 
 def collect(reader: Reader, facts: Facts) -> Baseline:
-    file = shared(_read, reader)
+    file = make_shared(_read, reader)
     return Baseline(
         learned_on=lazy(lambda: day_of(kept.learned_at) if (kept := file()) else ""),
-        lost=lazy(lambda: _lost(kept, facts) if (kept := file()) else ()),
-        counters=lazy(lambda: _growths(kept, facts) if (kept := file()) else ()),
-        slots=lazy(lambda: _things(kept.parts, GPUS) if (kept := file()) else ()),
+        lost=lazy(lambda: _find_lost(kept, facts) if (kept := file()) else ()),
+        counters=lazy(lambda: _find_growths(kept, facts) if (kept := file()) else ()),
+        slots=lazy(lambda: _list_things(kept.parts, GPUS) if (kept := file()) else ()),
         whose=lazy(lambda: kept.name if (kept := file()) and is_sibling(kept, facts) else "it"),
     )
 
@@ -114,8 +114,8 @@ def learn_baseline(facts: Facts, tool_version: str) -> Learned:
         boot_id=facts.host.boot_id,
         learned_at=facts.reader.now(),
         uptime_days=facts.pressure.uptime_days,
-        parts=parts(facts)[0],
-        counters=counters(facts),
+        parts=list_parts(facts)[0],
+        counters=list_counters(facts),
     )
 
 
@@ -125,7 +125,7 @@ def is_sibling(learned: Learned, facts: Facts) -> bool:
     return bool(learned.machine) and isinstance(own, str) and learned.machine != own
 
 
-def unlike(sibling: Facts, own: Facts) -> tuple[str, ...]:
+def why_not_alike(sibling: Facts, own: Facts) -> tuple[str, ...]:
     """Why one host cannot be held against another, a phrase each: machines of different models. What either does not
     tell is not compared, and a GPU that only the sibling has may be what this host has lost.
     """
@@ -134,7 +134,7 @@ def unlike(sibling: Facts, own: Facts) -> tuple[str, ...]:
         theirs, ours = attempt(ask, sibling), attempt(ask, own)
         if isinstance(theirs, str) and isinstance(ours, str) and theirs and ours and theirs != ours:
             found.append(f"{name} {theirs}, here {ours}")
-    had, has = attempt(_boards, sibling), attempt(_boards, own)
+    had, has = attempt(_list_boards, sibling), attempt(_list_boards, own)
     if not isinstance(had, Unreadable) and not isinstance(has, Unreadable) and has.keys() - had.keys():
         names, others = (", ".join(sorted({*boards.values()})) or "none" for boards in (had, has))
         found.append(f"GPUs {names}, here {others}")
@@ -148,14 +148,14 @@ _MODELS: Mapping[str, Callable[[Facts], str]] = {
 }
 
 
-def _boards(facts: Facts) -> dict[str, str]:
+def _list_boards(facts: Facts) -> dict[str, str]:
     """Name by PCI id of the GPUs: one board has other names without a driver."""
     return {gpu.device_id: gpu.name for gpu in facts.gpus.devices}
 
 
-def written(learned: Learned) -> str:
+def write_learned(learned: Learned) -> str:
     """The file."""
-    return dumps(headed(to_json(learned)))
+    return dump_json(headed(to_json(learned)))
 
 
 def parse(content: str) -> Learned:
@@ -168,7 +168,7 @@ def parse(content: str) -> Learned:
 
 
 def _read(reader: Reader) -> Learned | None:
-    content = text(reader, PATH)
+    content = read_text(reader, PATH)
     if content is ABSENT:
         return None
     try:
@@ -177,9 +177,9 @@ def _read(reader: Reader) -> Learned | None:
         raise UnknownFact(f"{PATH}: {error}") from None
 
 
-def _lost(learned: Learned, facts: Facts) -> tuple[str, ...]:
+def _find_lost(learned: Learned, facts: Facts) -> tuple[str, ...]:
     """What is missing; a part of it where something could not be read."""
-    there, unread = parts(facts)
+    there, unread = list_parts(facts)
     now = {(part.kind, part.name): part for part in there}
     found = []
     unknown: UnknownFact | None = None
@@ -202,16 +202,16 @@ def less_than(then: Part, now: Part) -> str:
     return f"{then.name}: {now.amount:g} instead of {then.amount:g}{which}"
 
 
-def _growths(learned: Learned, facts: Facts) -> tuple[Growth, ...]:
+def _find_growths(learned: Learned, facts: Facts) -> tuple[Growth, ...]:
     """A part of them where a counter that was learned could not be read now."""
     if not learned.machine or learned.machine != facts.host.machine_id_hash:
         return ()
-    found = tuple(growths(learned, learn_baseline(facts, learned.tool_version)))
+    found = tuple(find_growths(learned, learn_baseline(facts, learned.tool_version)))
     is_whole = {one.name for one in learned.counters} == {one.name for one in found}
-    return found if is_whole else known_part(found, uncounted(facts))
+    return found if is_whole else known_part(found, why_uncounted(facts))
 
 
-def growths(learned: Learned, now: Learned) -> Iterator[Growth]:
+def find_growths(learned: Learned, now: Learned) -> Iterator[Growth]:
     """How the counters of one machine grew, those that are there still: of a device that is gone they say nothing. None
     of two machines.
     """
@@ -234,5 +234,5 @@ def growths(learned: Learned, now: Learned) -> Iterator[Growth]:
         )
 
 
-def _things(learned: tuple[Part, ...], kind: str) -> tuple[str, ...]:
+def _list_things(learned: tuple[Part, ...], kind: str) -> tuple[str, ...]:
     return next((part.things for part in learned if part.kind == kind), ())

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, lazy, shared
+from hosttune.facts.base import Fact, lazy, make_shared
 from hosttune.facts.reading import hint
 from hosttune.facts.services.systemd_config import parse as section_of
-from hosttune.facts.services.unit_files import UnitFiles, assignments
+from hosttune.facts.services.unit_files import UnitFiles, parse_assignments
 from hosttune.facts.storage.ways import Ways
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
@@ -98,14 +98,14 @@ def _loops_in(plain: str) -> Iterator[tuple[re.Match[str], int]]:
 
 
 def collect(reader: Reader, facts: Facts) -> Commands:
-    found = shared(lambda: tuple(_values(reader, facts)))
+    found = make_shared(lambda: tuple(_read_values(reader, facts)))
     return Commands(
         lazy(lambda: tuple(one for one in found() if one.path != SYSCTL_CONF)),
         lazy(lambda: next((one.place for one in found() if one.path == SYSCTL_CONF), "")),
     )
 
 
-def _values(reader: Reader, facts: Facts) -> Iterator[BootValue]:
+def _read_values(reader: Reader, facts: Facts) -> Iterator[BootValue]:
     for one in boot_commands(reader, facts, facts.units.enabled):
         for number, target, value in values_in(one.text):
             yield BootValue(target, value, one.place(number))
@@ -136,7 +136,7 @@ def boot_commands(reader: Reader, facts: Facts, units: Iterable[str]) -> Iterato
     for name in sorted(units):
         if name.endswith(".service") and (path := files.path(name)):
             for place in (path, *files.drop_ins(name)):
-                for number, _, key, value in assignments(hint(reader, place)):
+                for number, _, key, value in parse_assignments(hint(reader, place)):
                     if key in _EXEC:
                         command = value.lstrip("-@:+!")
                         yield StartedText(name, place, number, command)

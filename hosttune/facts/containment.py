@@ -72,7 +72,7 @@ def look(reader: Reader) -> ContainmentMarks:
     return ContainmentMarks(
         namespaces=Lookup(lambda name: reader.link(f"/proc/self/ns/{name}")),
         shares_init_mounts=lazy(_shares_init_mounts, reader),
-        marks=lazy(_marks, reader),
+        marks=lazy(_find_marks, reader),
         is_wsl=lazy(_is_wsl, reader),
     )
 
@@ -82,7 +82,7 @@ def _shares_init_mounts(reader: Reader) -> bool | None:
     return mine == init if isinstance(mine, str) and isinstance(init, str) else None
 
 
-def _marks(reader: Reader) -> tuple[tuple[str, str], ...]:
+def _find_marks(reader: Reader) -> tuple[tuple[str, str], ...]:
     marks: list[tuple[str, str]] = []
     for path, name in _MARKS:
         if isinstance(reader.stat(path), Stat):
@@ -104,17 +104,17 @@ def decide(seen: ContainmentMarks) -> ContainmentDecision:
         if require_known(seen.namespaces[name], f"/proc/self/ns/{name}") != INITIAL[name]
     ]
     if not own and not _shares_only_processes(seen):
-        return ContainmentDecision(False, "", lazy(lambda: (_host_sentence(seen), *_overruled(seen))))
+        return ContainmentDecision(False, "", lazy(lambda: (_host_sentence(seen), *_find_overruled(seen))))
     if own:
         reason = " and ".join(f"the {name} namespace ({seen.namespaces[name]})" for name in own)
         sentence = f"{reason} is not the host's first one ({', '.join(INITIAL[name] for name in own)}): a container"
     else:
         sentence = "mounts and host name are a container's own, though it shares the host's processes"
     said = lazy(lambda: (sentence, *(f"{mark} says {manager}" for mark, manager in seen.marks)))
-    return ContainmentDecision(True, lazy(_manager, seen), said)
+    return ContainmentDecision(True, lazy(_find_manager, seen), said)
 
 
-def _manager(seen: ContainmentMarks) -> str:
+def _find_manager(seen: ContainmentMarks) -> str:
     return "wsl" if seen.is_wsl and not seen.marks else next((name for _, name in seen.marks), "other")
 
 
@@ -130,5 +130,5 @@ def _host_sentence(seen: ContainmentMarks) -> str:
     return f"pid and user namespaces are the first ones ({seen.namespaces['pid']}, {seen.namespaces['user']}): a host"
 
 
-def _overruled(seen: ContainmentMarks) -> tuple[str, ...]:
+def _find_overruled(seen: ContainmentMarks) -> tuple[str, ...]:
     return tuple(f"{mark} says {manager}: a left-over, the namespaces win" for mark, manager in seen.marks)

@@ -41,11 +41,11 @@ class Counter:
 
     name: str  # link breaks of mlx5_0/1
     count: int
-    usual_a_day: float = 0.0  # what nobody has to look at
+    usual_a_day: float = 0.0  # what no one has to look at
     is_lasting: bool = False  # it goes on over boots: the device keeps it
 
 
-def parts(facts: Facts) -> tuple[tuple[Part, ...], Mapping[str, UnknownFact]]:
+def list_parts(facts: Facts) -> tuple[tuple[Part, ...], Mapping[str, UnknownFact]]:
     """What the host has, and by kind why something could not be read."""
     found: list[Part] = []
     unread: dict[str, UnknownFact] = {}
@@ -57,57 +57,57 @@ def parts(facts: Facts) -> tuple[tuple[Part, ...], Mapping[str, UnknownFact]]:
     return tuple(found), unread
 
 
-def counters(facts: Facts) -> tuple[Counter, ...]:
+def list_counters(facts: Facts) -> tuple[Counter, ...]:
     """The errors that the host counts, as far as they can be read."""
-    found = attempt(_counted, facts)
+    found = attempt(_read_counters, facts)
     return () if isinstance(found, Unreadable) else tuple(known_items(found))
 
 
-def uncounted(facts: Facts) -> UnknownFact | None:
+def why_uncounted(facts: Facts) -> UnknownFact | None:
     """Why some of them could not be read; None where all could."""
-    found = attempt(_counted, facts)
+    found = attempt(_read_counters, facts)
     return UnknownFact(found.reason) if isinstance(found, Unreadable) else lacking_of(found)
 
 
-def _counted(facts: Facts) -> tuple[Counter, ...]:
+def _read_counters(facts: Facts) -> tuple[Counter, ...]:
     return keep_known(lambda tell: tell(facts), _COUNTERS)
 
 
-def _named(name: str, things: Iterator[str]) -> _Told:
+def _list_things(name: str, things: Iterator[str]) -> _Told:
     listed = tuple(things)
     yield name, len(listed), listed
 
 
-def _gpus(facts: Facts) -> _Told:
-    return _named(GPUS, (gpu.slot for gpu in facts.gpus.devices))
+def _list_gpus(facts: Facts) -> _Told:
+    return _list_things(GPUS, (gpu.slot for gpu in facts.gpus.devices))
 
 
-def _disks(facts: Facts) -> _Told:
+def _list_disks(facts: Facts) -> _Told:
     """Those of the machine itself: what a cloud or an array lends comes and goes."""
     own = (disk for disk in facts.disks.all if disk.kind == "disk" and not disk.is_virtual and not disk.is_removable)
-    return _named("disks", (disk.name for disk in own if disk.transport not in {"usb", "virtio"}))
+    return _list_things("disks", (disk.name for disk in own if disk.transport not in {"usb", "virtio"}))
 
 
-def _ports(facts: Facts) -> _Told:
+def _list_ports(facts: Facts) -> _Told:
     for port in facts.rdma.ports:
         if port.is_active and not port.is_function:
             yield f"Gb/s of {port.name}", port.rate_gbps, ()
 
 
-def _cards(facts: Facts) -> _Told:
+def _list_cards(facts: Facts) -> _Told:
     for card in facts.network.cards:
         if card.is_up and card.speed_mbps > 0 and not card.is_function:
             yield f"Gb/s of {card.name}", card.speed_mbps / 1000, ()
 
 
 _PARTS: Mapping[str, Callable[[Facts], _Told]] = {
-    GPUS: _gpus,
+    GPUS: _list_gpus,
     "memory": lambda facts: [("GiB of memory", as_sold(facts.memory.total_bytes, 16) // _GIB, ())],
     "cores": lambda facts: [("CPU cores", facts.cpu.cores, ())],
     "nodes": lambda facts: [("NUMA nodes", len(facts.numa.nodes), ())],
-    "disks": _disks,
-    "RDMA": _ports,
-    "network": _cards,
+    "disks": _list_disks,
+    "RDMA": _list_ports,
+    "network": _list_cards,
 }
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, lazy
-from hosttune.facts.reading import if_absent, names_in, text
+from hosttune.facts.reading import if_absent, names_in, read_text
 from hosttune.frozen import frozen
 from hosttune.host.known.unit_folders import ADMIN
 from hosttune.regex import regex
@@ -47,7 +47,7 @@ class Variable(Fact):
     """One assignment in one file."""
 
     name: str
-    value: str  # as it stands there, without its quotes: `$HOME/x` is not expanded
+    value: str  # as it is there, without its quotes: `$HOME/x` is not expanded
     place: str  # /etc/environment:3
     scope: str  # session | service | nccl: who gets it
 
@@ -95,30 +95,30 @@ def is_kept(name: str) -> bool:
 
 
 def collect(reader: Reader, facts: Facts) -> Environment:  # noqa: ARG001 - the interface of all subjects
-    return Environment(lazy(lambda: tuple(_variables(reader))))
+    return Environment(lazy(lambda: tuple(_read_variables(reader))))
 
 
-def _variables(reader: Reader) -> Iterator[Variable]:
-    for path, scope in _files(reader):
-        content = if_absent(text(reader, path), "")
+def _read_variables(reader: Reader) -> Iterator[Variable]:
+    for path, scope in _read_files(reader):
+        content = if_absent(read_text(reader, path), "")
         lines = systemd_variables(content) if scope == "service" else shell_variables(content)
         yield from (Variable(name, value, f"{path}:{line}", scope) for line, name, value in lines if is_kept(name))
 
 
-def _files(reader: Reader) -> Iterator[tuple[str, str]]:
+def _read_files(reader: Reader) -> Iterator[tuple[str, str]]:
     for path in _SESSIONS:
         yield path, "session"
     for folder, suffix in _FOLDERS:
-        yield from ((one, "session") for one in _named(reader, folder, suffix))
+        yield from ((one, "session") for one in _list_files(reader, folder, suffix))
     yield NCCL_CONF, "nccl"
     yield _MANAGER[0], "service"
-    yield from ((one, "service") for one in _named(reader, _MANAGER[1], ".conf"))
-    for unit in _named(reader, ADMIN, (".service", ".service.d", ".slice.d")):
+    yield from ((one, "service") for one in _list_files(reader, _MANAGER[1], ".conf"))
+    for unit in _list_files(reader, ADMIN, (".service", ".service.d", ".slice.d")):
         if unit.endswith(".d"):
-            yield from ((one, "service") for one in _named(reader, unit, ".conf"))
+            yield from ((one, "service") for one in _list_files(reader, unit, ".conf"))
         elif reader.link(unit) != "/dev/null":
             yield unit, "service"
 
 
-def _named(reader: Reader, folder: str, suffix: str | tuple[str, ...]) -> Iterator[str]:
+def _list_files(reader: Reader, folder: str, suffix: str | tuple[str, ...]) -> Iterator[str]:
     return (f"{folder}/{name}" for name in names_in(reader, folder) if name.endswith(suffix))

@@ -10,9 +10,9 @@ import posixpath
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, lazy, shared
+from hosttune.facts.base import Fact, UnknownFact, lazy, make_shared
 from hosttune.facts.lookups import Lookup, small_text
-from hosttune.facts.reading import day_of, if_absent, sure
+from hosttune.facts.reading import day_of, if_absent, require_sure
 from hosttune.frozen import frozen
 from hosttune.host.secrets import is_secret_file
 from hosttune.values import ABSENT, Absent
@@ -58,11 +58,11 @@ class Etc(Fact):
 
 def collect(reader: Reader, facts: Facts) -> Etc:  # noqa: ARG001 - the interface of all subjects
     kept = _Kept(reader)
-    return Etc(Lookup(lambda path: _file(kept, path)), Lookup(lambda path: _written_on(reader, path)))
+    return Etc(Lookup(lambda path: _read_file(kept, path)), Lookup(lambda path: _written_on(reader, path)))
 
 
 def _written_on(reader: Reader, path: str) -> str:
-    found = sure(reader.stat(path))
+    found = require_sure(reader.stat(path))
     if found is ABSENT:
         raise UnknownFact(f"{path} is not there")
     return day_of(found.mtime_ns / 1e9)
@@ -76,15 +76,15 @@ class _Kept:
         self._left = _MOST_IN_ALL
 
     def content(self, path: str) -> str | Absent:
-        found = _content(self._reader, path) if self._left > 0 else ""
+        found = _read_content(self._reader, path) if self._left > 0 else ""
         self._left -= len(if_absent(found, ""))
         if self._left <= 0:
             raise UnknownFact(f"the rules ask for more than {_MOST_IN_ALL >> 20} MiB of files below /etc")
         return found
 
 
-def _file(kept: _Kept, path: str) -> ConfigFile:
-    content = shared(kept.content, path)
+def _read_file(kept: _Kept, path: str) -> ConfigFile:
+    content = make_shared(kept.content, path)
 
     def lines() -> tuple[str, ...]:
         rows = (row.strip() for row in if_absent(content(), "").splitlines())
@@ -96,10 +96,10 @@ def _file(kept: _Kept, path: str) -> ConfigFile:
     return ConfigFile(path, exists=lazy(lambda: content() is not ABSENT), lines=lazy(lines))
 
 
-def _content(reader: Reader, path: str) -> str | Absent:
+def _read_content(reader: Reader, path: str) -> str | Absent:
     if fault := Etc.name_fault(path):
         raise UnknownFact(fault[0])
-    real = sure(reader.resolve(path))
+    real = require_sure(reader.resolve(path))
     if real is not ABSENT and (not real.startswith(_ROOTS) or is_secret_file(real)):
         raise UnknownFact(f"{path} leads to {real}, which is no configuration")
     return small_text(reader, path, _MOST_BYTES)

@@ -95,13 +95,13 @@ def collect(reader: Reader, facts: Facts) -> FileOwners:  # noqa: ARG001 - the i
             raise UnknownFact(fault[0])
         if len(entries) >= _MOST:
             raise UnknownFact(f"the rules ask whose more than {_MOST} files are")
-        return _owner(reader, path)
+        return _find_owner(reader, path)
 
     entries = Lookup(look)
     return FileOwners(entries)
 
 
-def _owner(reader: Reader, path: str) -> FileOwner:
+def _find_owner(reader: Reader, path: str) -> FileOwner:
     if OWN in path:
         return FileOwner(path, "hosttune", "hosttune")
     if path.startswith("/run/"):
@@ -135,14 +135,14 @@ def writer_of(reader: Reader, path: str, *, ask: bool = False) -> str:
     if path.startswith("/usr/local/"):
         return ""
     if path.startswith(("/usr/", "/lib/")):
-        package = _shipping(reader, path) if ask else None
+        package = _find_shipping_package(reader, path) if ask else None
         if package is None:
             return "the distribution"
         return f"the package {package}" if package else NO_PACKAGE
-    return _configuring(reader, path, text)
+    return _find_configuring_package(reader, path, text)
 
 
-def _shipping(reader: Reader, path: str) -> str | None:
+def _find_shipping_package(reader: Reader, path: str) -> str | None:
     """The package that ships a file, empty for none, None where dpkg cannot be asked. Packages of before the merge of
     /lib into /usr name the other path.
     """
@@ -158,11 +158,11 @@ def _shipping(reader: Reader, path: str) -> str | None:
     return "" if was_told else None
 
 
-def _configuring(reader: Reader, path: str, text: bytes | None) -> str:
+def _find_configuring_package(reader: Reader, path: str, text: bytes | None) -> str:
     """The package that brings a file of /etc as configuration, and whether it is still what the package brings: of a
     text that was not read (None) that is not said.
     """
-    found = _conffiles(cast("Hashable", reader)).get(path)
+    found = _read_conffiles(cast("Hashable", reader)).get(path)
     if found is None:
         return ""
     package, digest = found
@@ -172,7 +172,7 @@ def _configuring(reader: Reader, path: str, text: bytes | None) -> str:
 
 
 @lru_cache(maxsize=1)  # it is asked for each of many files
-def _conffiles(reader: Reader) -> Mapping[str, tuple[str, bytes]]:
+def _read_conffiles(reader: Reader) -> Mapping[str, tuple[str, bytes]]:
     """Path -> (package, MD5) of the configuration files of all packages (deb-conffiles(5)); none if it is unread."""
     database = reader.read(DATABASE)
     if not isinstance(database, bytes):

@@ -8,9 +8,9 @@ work is planned, and again right before it is done. The protocol:
 - Exit status 0: nothing here is in the way.
 - Exit status 1: the host is at work. The first line of its standard output is the reason that people read
   ("drained for job 4711 of alice").
-- Any other status, a signal, or no end in time: nobody knows, which counts as at work.
+- Any other status, a signal, or no end in time: no one knows, which counts as at work.
 
-The folder, the program and all folders above belong to root, and nobody else can write them; a program that is not so,
+The folder, the program and all folders above belong to root, and no one else can write them; a program that is not so,
 or that is not executable, is not run, and counts as at work with a sentence that says why. Passed over: names that
 begin with a dot, end with `~` or hold `.dpkg-`, and folders. With no gate in the folder, nothing is in the way.
 """
@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from hosttune.facts.trusted import link_stranger, why
+from hosttune.facts.trusted import link_stranger, why_no_answer
 from hosttune.frozen import frozen
 from hosttune.host.door import BeforeReader, Completed, Stat
 from hosttune.values import ABSENT
@@ -34,7 +34,7 @@ _LONGEST = 200  # characters of a reason
 
 @frozen
 class Gates:
-    """What the gates say, a sentence each: those that say the host is at work, and those that nobody can tell of."""
+    """What the gates say, a sentence each: those that say the host is at work, and those that no one can tell of."""
 
     busy: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
@@ -46,13 +46,13 @@ def ask_gates(reader: Reader) -> Gates:
     if names is ABSENT:
         return Gates()
     if not isinstance(names, tuple):
-        return Gates(unknown=(f"the gates in {FOLDER} cannot be listed: {why(names)}",))
+        return Gates(unknown=(f"the gates in {FOLDER} cannot be listed: {why_no_answer(names)}",))
     busy, unknown = [], []
     for name in sorted(names):
         if name.startswith(".") or name.endswith("~") or ".dpkg-" in name:
             continue
         path = f"{FOLDER}/{name}"
-        status, words = _asked(reader, path)
+        status, words = _ask_gate(reader, path)
         if status == 1:
             busy.append(f"gate {name}: {words or 'the host is at work'}")
         elif status != 0:
@@ -69,28 +69,28 @@ def _is_live(reader: Reader) -> bool:
     return reader.kind == "live" and not reader.persistent_only
 
 
-def _asked(reader: Reader, path: str) -> tuple[int, str]:
-    """(0, "") for free, (1, reason) for at work, (-1, why nobody knows)."""
+def _ask_gate(reader: Reader, path: str) -> tuple[int, str]:
+    """(0, "") for free, (1, reason) for at work, (-1, why no one knows)."""
     place = reader.resolve(path)
     if not isinstance(place, str):
-        return -1, f"is not asked: {why(place)}"
+        return -1, f"is not asked: {why_no_answer(place)}"
     stat = reader.stat(place)
     if not isinstance(stat, Stat):
-        return -1, f"is not asked: {why(stat)}"
+        return -1, f"is not asked: {why_no_answer(stat)}"
     if stat.type == "directory":
         return 0, ""
-    if objection := _objection(reader, path, place, stat):
+    if objection := _why_not_run(reader, path, place, stat):
         return -1, f"is not asked: {objection}"
     answer = reader.query((place,), timeout_s=TIMEOUT_S)
     if not isinstance(answer, Completed):
-        return -1, f"gave no answer: {why(answer)}"
+        return -1, f"gave no answer: {why_no_answer(answer)}"
     if answer.status in {0, 1}:
         return answer.status, _first_line(answer.text) if answer.status else ""
     said = _first_line(answer.errors) or _first_line(answer.text)
     return -1, f"ended with status {answer.status}" + (f": {said}" if said else "")
 
 
-def _objection(reader: Reader, path: str, place: str, stat: Stat) -> str:
+def _why_not_run(reader: Reader, path: str, place: str, stat: Stat) -> str:
     """Why root must not run it; empty where it may."""
     if stat.type != "file":
         return f"{place} is not a regular file"

@@ -18,7 +18,7 @@ _SHOWN = 40
 def fits_glob(name: str, pattern: str) -> bool:
     """As `fnmatchcase`. A pattern with a `glob_fault` is unknown."""
     try:
-        return matcher(pattern)(name) is not None
+        return make_matcher(pattern)(name) is not None
     except ValueError as error:
         raise UnknownFact(str(error)) from None
 
@@ -46,7 +46,7 @@ def _sets_in(pattern: str) -> Iterator[str]:
         begin = pattern.find("[", end + 1)
 
 
-def matcher(pattern: str) -> Callable[[str], Any]:
+def make_matcher(pattern: str) -> Callable[[str], Any]:
     """The compiled pattern. Raises ValueError with its `glob_fault`."""
     return _kept[pattern]
 

@@ -9,9 +9,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, raw, shared
+from hosttune.facts.base import Fact, UnknownFact, attempt, get_raw, lazy, make_shared
 from hosttune.facts.containment import FIRST_MOUNTS, ContainmentDecision, decide, look
-from hosttune.facts.reading import all_sure, day_of, derived, if_absent, is_there, line, names_in, require_known, sure
+from hosttune.facts.reading import (
+    all_sure,
+    day_of,
+    derive,
+    if_absent,
+    is_there,
+    names_in,
+    read_line,
+    require_known,
+    require_sure,
+)
 from hosttune.facts.virtualization import Dmi, cloud_of, hypervisor_of, read_dmi
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
@@ -75,11 +85,11 @@ def secure_boot_of(secure_boot: Answer[bytes], shim_state: Answer[bytes]) -> boo
 
 
 def collect(reader: Reader, facts: Facts) -> Host:
-    found, dmi = shared(_containment, reader), read_dmi(reader)
+    found, dmi = make_shared(_decide_containment, reader), read_dmi(reader)
     return Host(
         hostname=lazy(lambda: require_known(host_name(reader), "/etc/hostname")),
         machine_id_hash=lazy(_machine_id, reader),
-        boot_id=lazy(lambda: require_known(line(reader, "/proc/sys/kernel/random/boot_id"), "the boot id")),
+        boot_id=lazy(lambda: require_known(read_line(reader, "/proc/sys/kernel/random/boot_id"), "the boot id")),
         is_container=lazy(lambda: found().is_container),
         container=lazy(lambda: found().name),
         container_evidence=lazy(lambda: found().evidence),
@@ -88,19 +98,19 @@ def collect(reader: Reader, facts: Facts) -> Host:
         is_wsl=lazy(_is_wsl, reader, facts),
         has_systemd=lazy(_has_systemd, reader),
         mounts_fstab=lazy(lambda: facts.host.has_systemd or any(is_there(reader, path) for path in _MOUNTERS)),
-        init=lazy(lambda: require_known(line(reader, "/proc/1/comm"), "/proc/1/comm")),
+        init=lazy(lambda: require_known(read_line(reader, "/proc/1/comm"), "/proc/1/comm")),
         boot_loader=lazy(_boot_loader, reader, facts),
         is_uefi=lazy(_is_folder, reader, "/sys/firmware/efi"),
         secure_boot=lazy(lambda: _secure_boot(reader) if facts.host.is_uefi else None),
         cloud=lazy(cloud_of, reader, dmi),
-        product=lazy(_product, reader, dmi),
+        product=lazy(_describe_product, reader, dmi),
         shares_init_mounts=lazy(_shares_init_mounts, reader),
         is_image=lazy(lambda: reader.persistent_only and isinstance(reader.read(OSRELEASE), Unreadable)),
         today=lazy(lambda: day_of(reader.now())),
     )
 
 
-def _containment(reader: Reader) -> ContainmentDecision:
+def _decide_containment(reader: Reader) -> ContainmentDecision:
     try:
         return decide(look(reader))
     except UnknownFact:
@@ -112,13 +122,13 @@ def _containment(reader: Reader) -> ContainmentDecision:
 def host_name(reader: Reader) -> Answer[str]:
     """The name of the host: the kernel's, else the configured one."""
     for path in ("/proc/sys/kernel/hostname", "/etc/hostname"):
-        if isinstance(name := attempt(line, reader, path), str):
+        if isinstance(name := attempt(read_line, reader, path), str):
             return name
     return name
 
 
 def _machine_id(reader: Reader) -> str:
-    content = line(reader, "/etc/machine-id")
+    content = read_line(reader, "/etc/machine-id")
     return "" if content is ABSENT else machine_id_hash(content)
 
 
@@ -126,7 +136,7 @@ def _is_wsl(reader: Reader, facts: Facts) -> bool:
     """Of files below a root the configuration file of WSL says that they are for it (Microsoft: wsl.conf)."""
     if facts.host.is_image:
         return isinstance(reader.stat("/etc/wsl.conf"), Stat)
-    return derived(line(reader, OSRELEASE), OSRELEASE, is_of_wsl)
+    return derive(read_line(reader, OSRELEASE), OSRELEASE, is_of_wsl)
 
 
 def is_of_wsl(release: str) -> bool:
@@ -135,7 +145,7 @@ def is_of_wsl(release: str) -> bool:
 
 
 def _is_folder(reader: Reader, path: str) -> bool:
-    stat = sure(reader.stat(path))
+    stat = require_sure(reader.stat(path))
     return stat is not ABSENT and stat.type == "directory"
 
 
@@ -161,21 +171,21 @@ def _boot_loader(reader: Reader, facts: Facts) -> str:
     all_sure(stats)
     # No kernel of its own either: it comes from outside (container, microVM, direct kernel boot).
     has_kernel = any(name.startswith(("vmlinu", "Image")) for name in names)
-    return "unknown" if has_kernel or raw(facts.host, "is_uefi") is True else "none"
+    return "unknown" if has_kernel or get_raw(facts.host, "is_uefi") is True else "none"
 
 
 def _secure_boot(reader: Reader) -> bool | None:
-    secure = sure(reader.read(f"{VARIABLES}/SecureBoot-{_GLOBAL}"))
+    secure = require_sure(reader.read(f"{VARIABLES}/SecureBoot-{_GLOBAL}"))
     if secure is ABSENT and reader.list(VARIABLES) in {ABSENT, ()}:
         raise UnknownFact(f"{VARIABLES} is not mounted")
     return secure_boot_of(secure, reader.read(f"{VARIABLES}/MokSBStateRT-{_SHIM}"))
 
 
-def _product(reader: Reader, dmi: Dmi) -> str:
-    name = raw(dmi, "product_name")
+def _describe_product(reader: Reader, dmi: Dmi) -> str:
+    name = get_raw(dmi, "product_name")
     if isinstance(name, str) and name:
         return name
-    model = attempt(line, reader, "/proc/device-tree/model")
+    model = attempt(read_line, reader, "/proc/device-tree/model")
     if isinstance(model, str):
         return model
     all_sure((name, model))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from hosttune.facts.base import UnknownFact, attempt
 from hosttune.facts.containers.kubernetes import is_of_pods
 from hosttune.facts.memory.memory import as_sold
-from hosttune.facts.reading import line, require_known
+from hosttune.facts.reading import read_line, require_known
 from hosttune.frozen import frozen
 
 if TYPE_CHECKING:
@@ -46,11 +46,11 @@ class Inventory:
     reboot: tuple[str, ...] = ()
 
 
-def inventory(facts: Facts) -> Inventory:
+def take_inventory(facts: Facts) -> Inventory:
     """The inventory of a host. Raises nothing: an unread fact has no entry."""
-    settings = _told(_SETTINGS, facts)
+    settings = _fill_table(_SETTINGS, facts)
     with suppress(UnknownFact):
-        settings.update(_mounts(facts))
+        settings.update(_describe_mounts(facts))
     gpu = ""
     with suppress(UnknownFact):
         gpu = " and ".join(sorted({gpu.name for gpu in facts.gpus.devices if gpu.name}))
@@ -58,10 +58,10 @@ def inventory(facts: Facts) -> Inventory:
     with suppress(UnknownFact):
         if facts.boot.reboot_required:
             reboot = facts.boot.reboot_packages or ("a package",)
-    return Inventory(_told(_HARDWARE, facts), settings, gpu, reboot)
+    return Inventory(_fill_table(_HARDWARE, facts), settings, gpu, reboot)
 
 
-def machine(facts: Facts) -> dict[str, str]:
+def describe_machine(facts: Facts) -> dict[str, str]:
     """What this machine is: `product`, `GPUs`, `driver`, `kernel` and `system`, in words. What could not be read is
     `unknown`; what an image or a host without GPUs has not got is left out.
     """
@@ -83,7 +83,7 @@ def other_system(facts: Facts) -> str:
         return ""
 
 
-def _product(facts: Facts) -> str:
+def _describe_product(facts: Facts) -> str:
     host = facts.host
     where = f" on {host.cloud}" if host.cloud else ""
     under = f" ({host.hypervisor})" if host.is_vm and host.hypervisor not in {"", "unknown"} else ""
@@ -91,18 +91,18 @@ def _product(facts: Facts) -> str:
     return f"{host.container} container, whose host was not looked at ({words})" if host.is_container else words
 
 
-def _room(facts: Facts) -> str:
+def _describe_room(facts: Facts) -> str:
     """Of a container or a job of Slurm; empty for a host, and where it is not known."""
     found = attempt(lambda: facts.confines.summary if facts.confines.by else "")
     return found if isinstance(found, str) else ""
 
 
-def _models(facts: Facts) -> str:
+def _describe_models(facts: Facts) -> str:
     found = ", ".join(filter(None, (facts.gpus.summary, facts.other_gpus.summary)))
     return found or ("" if facts.host.is_image else "no NVIDIA GPU")
 
 
-def _loaded(facts: Facts) -> str:
+def _describe_loaded(facts: Facts) -> str:
     return facts.driver.loaded_version or (_without_version(facts) if facts.gpus.has_gpu else "")
 
 
@@ -110,7 +110,7 @@ def _without_version(facts: Facts) -> str:
     return UNTOLD_DRIVER if "nvidia" in facts.gpus.drivers else NO_DRIVER
 
 
-def _told(table: Mapping[str, Callable[[Facts], str]], facts: Facts) -> dict[str, str]:
+def _fill_table(table: Mapping[str, Callable[[Facts], str]], facts: Facts) -> dict[str, str]:
     found = {}
     for name, tell in table.items():
         with suppress(UnknownFact):
@@ -118,30 +118,30 @@ def _told(table: Mapping[str, Callable[[Facts], str]], facts: Facts) -> dict[str
     return found
 
 
-def _gpu(facts: Facts) -> str:
+def _describe_gpu(facts: Facts) -> str:
     """Models by PCI id: their names depend on the driver that happens to be loaded."""
     kinds = {(gpu.generation, gpu.device_id) for gpu in facts.gpus.devices}
     kinds |= {(gpu.vendor, gpu.device_id) for gpu in facts.other_gpus.devices}
     return " and ".join(f"{generation} {device}" for generation, device in sorted(kinds)) or "no GPU"
 
 
-def _cpu(facts: Facts) -> str:
+def _describe_cpu(facts: Facts) -> str:
     return f"{facts.cpu.sockets} x {facts.cpu.model or facts.kernel.architecture}"
 
 
-def _memory(facts: Facts) -> str:
+def _describe_memory(facts: Facts) -> str:
     """What is built in, fine enough that one module of 32 that is missing shows."""
     return f"{as_sold(facts.memory.total_bytes, 16) // _GIB} GiB"
 
 
-def _driver(facts: Facts) -> str:
+def _describe_driver(facts: Facts) -> str:
     driver = facts.driver
     if not driver.loaded_version:
         return _without_version(facts)
     return f"{driver.loaded_version} ({'open' if driver.is_open else 'closed'})"
 
 
-def _system(facts: Facts) -> str:
+def _describe_system(facts: Facts) -> str:
     name, version = facts.os.name, facts.os.version_id
     return name if version in name else f"{name} {version}"
 
@@ -150,20 +150,20 @@ def _kernel_arguments(facts: Facts) -> str:
     return " ".join(word for word in facts.kernel.command_line if not word.startswith(_OWN_ARGUMENTS)) or "none"
 
 
-def _iommu(facts: Facts) -> str:
+def _describe_iommu(facts: Facts) -> str:
     domains = sorted({device.domain for device in facts.iommu.devices if device.kind == "gpu" and device.domain})
     return " ".join(["on", *domains]) if facts.iommu.is_on else "off"
 
 
-def _firmware(facts: Facts) -> str:
-    return require_known(line(facts.reader, _BIOS), _BIOS)
+def _describe_firmware(facts: Facts) -> str:
+    return require_known(read_line(facts.reader, _BIOS), _BIOS)
 
 
-def _mitigations(facts: Facts) -> str:
+def _describe_mitigations(facts: Facts) -> str:
     return " ".join(facts.vulnerabilities.switched_off) or "on"
 
 
-def _mounts(facts: Facts) -> dict[str, str]:
+def _describe_mounts(facts: Facts) -> dict[str, str]:
     return {
         f"mount {mount.target}": _mount(mount)
         for mount in facts.mounts.visible
@@ -183,31 +183,31 @@ def _is_passing(target: str) -> bool:
 
 
 _MACHINE: Mapping[str, Callable[[Facts], str]] = {
-    "product": _product,
-    "GPUs": _models,
-    "driver": _loaded,
+    "product": _describe_product,
+    "GPUs": _describe_models,
+    "driver": _describe_loaded,
     "kernel": lambda facts: facts.kernel.release,
-    "system": _system,
-    "may use": _room,
+    "system": _describe_system,
+    "may use": _describe_room,
 }
 _HARDWARE: Mapping[str, Callable[[Facts], str]] = {
-    "GPU": _gpu,
-    "CPU": _cpu,
+    "GPU": _describe_gpu,
+    "CPU": _describe_cpu,
     "board": lambda facts: facts.host.product or facts.host.cloud or "unknown board",
 }
 _SETTINGS: Mapping[str, Callable[[Facts], str]] = {
     "GPUs": lambda facts: str(facts.gpus.count + facts.other_gpus.count),
-    "memory": _memory,
-    "firmware": _firmware,
-    "driver": _driver,
+    "memory": _describe_memory,
+    "firmware": _describe_firmware,
+    "driver": _describe_driver,
     "kernel": lambda facts: facts.kernel.release,
     "kernel arguments": _kernel_arguments,
-    "system": _system,
+    "system": _describe_system,
     "governor": lambda facts: f"{facts.cpufreq.governor} ({facts.cpufreq.driver})" if facts.cpufreq.driver else "none",
     "NUMA nodes": lambda facts: str(len(facts.numa.nodes)),
-    "IOMMU": _iommu,
+    "IOMMU": _describe_iommu,
     "SMT": lambda facts: "on" if facts.vulnerabilities.is_smt_on else "off",
-    "mitigations": _mitigations,
+    "mitigations": _describe_mitigations,
     "fstab": lambda facts: ", ".join(sorted(facts.fstab.at)) or "none",
     "Secure Boot": lambda facts: "on" if facts.host.secure_boot else "off",
 }

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, lazy, shared, unread
+from hosttune.facts.base import Fact, lazy, make_shared, make_unread
 from hosttune.facts.processes import container_of
 from hosttune.facts.reading import hint, require_known
 from hosttune.frozen import frozen
@@ -110,12 +110,16 @@ def quota_of(content: str) -> float | None:
 
 
 def collect(reader: Reader, facts: Facts) -> Jobs:
-    processes = shared(_gpu_processes, reader, facts)
-    quotas = shared(lambda: {group: _quota(reader, group) for group in {one.cgroup for one in processes().values()}})
+    processes = make_shared(_gpu_processes, reader, facts)
+    quotas = make_shared(
+        lambda: {group: _read_quota(reader, group) for group in {one.cgroup for one in processes().values()}}
+    )
     return Jobs(
-        ranks=lazy(lambda: _ranks(processes(), quotas())),
+        ranks=lazy(lambda: _find_ranks(processes(), quotas())),
         all_cpus=lazy(lambda: facts.cpu.threads),
-        cpus=lazy(lambda: _together(facts.jobs.ranks, {one.pid: one.cgroup for one in processes().values()}, quotas())),
+        cpus=lazy(
+            lambda: _combine_ranks(facts.jobs.ranks, {one.pid: one.cgroup for one in processes().values()}, quotas())
+        ),
     )
 
 
@@ -125,12 +129,12 @@ def _gpu_processes(reader: Reader, facts: Facts) -> Mapping[int, Process]:
     return {one.pid: one for one in listed if one.pid in pids}
 
 
-def _ranks(gpu: Mapping[int, Process], quotas: Mapping[str, float | None]) -> tuple[Rank, ...]:
-    trees = Counter(_tops(gpu).values())
-    return tuple(_rank(gpu[pid], size - 1, quotas[gpu[pid].cgroup]) for pid, size in sorted(trees.items()))
+def _find_ranks(gpu: Mapping[int, Process], quotas: Mapping[str, float | None]) -> tuple[Rank, ...]:
+    trees = Counter(_find_tops(gpu).values())
+    return tuple(_make_rank(gpu[pid], size - 1, quotas[gpu[pid].cgroup]) for pid, size in sorted(trees.items()))
 
 
-def _tops(gpu: Mapping[int, Process]) -> Mapping[int, int]:
+def _find_tops(gpu: Mapping[int, Process]) -> Mapping[int, int]:
     """The topmost GPU process above each. Other programs may be launchers, and are not passed."""
     tops: dict[int, int] = {}
     for pid in gpu:
@@ -143,12 +147,12 @@ def _tops(gpu: Mapping[int, Process]) -> Mapping[int, int]:
     return tops
 
 
-def _rank(process: Process, workers: int, quota: float | None) -> Rank:
+def _make_rank(process: Process, workers: int, quota: float | None) -> Rank:
     own = dict(one.partition("=")[::2] for one in process.variables)
     first = process.command[0] if process.command not in ((), (CUT,)) else process.name
     program = first.rpartition("/")[2]
     reason = f"the environment of {process.name} ({process.pid}) could not be read whole"
-    cut = unread(reason) if CUT in process.variables else None
+    cut = make_unread(reason) if CUT in process.variables else None
     threads = own.get("OMP_NUM_THREADS", "").partition(",")[0]
     return Rank(
         name=f"{process.name} ({process.pid})",
@@ -164,7 +168,7 @@ def _rank(process: Process, workers: int, quota: float | None) -> Rank:
     )
 
 
-def _quota(reader: Reader, group: str) -> float | None:
+def _read_quota(reader: Reader, group: str) -> float | None:
     """The least of cpu.max in a control group and those above it; none where none is set."""
     found = []
     while group.strip("/"):
@@ -174,7 +178,7 @@ def _quota(reader: Reader, group: str) -> float | None:
     return min(found, default=None)
 
 
-def _together(ranks: tuple[Rank, ...], groups: Mapping[int, str], quotas: Mapping[str, float | None]) -> float:
+def _combine_ranks(ranks: tuple[Rank, ...], groups: Mapping[int, str], quotas: Mapping[str, float | None]) -> float:
     """Ranks that may use many CPUs share them: the most of any; ranks bound to CPUs of their own, or with a quota each,
     add up to no less.
     """

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
-from hosttune.facts.base import Fact, UnknownFact, lazy, shared
+from hosttune.facts.base import Fact, UnknownFact, lazy, make_shared
 from hosttune.facts.globs import fits_glob
-from hosttune.facts.reading import text
+from hosttune.facts.reading import read_text
 from hosttune.frozen import frozen
 from hosttune.host.secrets import is_secret_file
 from hosttune.numbers import parse_whole
@@ -76,11 +76,11 @@ def whole_number(name: str, word: str) -> int:
         raise UnknownFact(f"{name} holds {word[:40]!r}, which is not a whole number") from None
 
 
-def attribute(name: str, read: Callable[P, str | Absent], *arguments: P.args, **named: P.kwargs) -> Attribute:
+def make_attribute(name: str, read: Callable[P, str | Absent], *arguments: P.args, **named: P.kwargs) -> Attribute:
     """The value of the kernel that `read` gives: one that is binary is unknown."""
-    content = shared(read, *arguments, **named)
+    content = make_shared(read, *arguments, **named)
 
-    def spelled() -> str:
+    def spell_value() -> str:
         value = content()
         if value is ABSENT:
             raise UnknownFact(f"there is no {name} here")
@@ -88,14 +88,14 @@ def attribute(name: str, read: Callable[P, str | Absent], *arguments: P.args, **
             raise UnknownFact(f"{name} is no text")
         return value.strip()
 
-    return Attribute(name, exists=lazy(lambda: content() is not ABSENT), text=lazy(spelled))
+    return Attribute(name, exists=lazy(lambda: content() is not ABSENT), text=lazy(spell_value))
 
 
 def small_text(reader: Reader, path: str, most: int = LONGEST) -> str | Absent:
     """A file as text; unknown where it has more than `most` bytes, or is one that keeps a secret."""
     if is_secret_file(path):
         raise UnknownFact(f"{path} keeps what is not shown")
-    content = text(reader, path)
+    content = read_text(reader, path)
     if content is not ABSENT and len(content) > most:
         raise UnknownFact(f"{path} is longer than {most} bytes")
     return content

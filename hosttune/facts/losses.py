@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Aspect(str, Enum):
-    """What of a host is looked at before and after; the word stands in before.json."""
+    """What of a host is looked at before and after; the word is in before.json."""
 
     FAILED_UNIT = "failed unit"
     SERVICE = "service"
@@ -41,7 +41,7 @@ class Aspect(str, Enum):
 
 @frozen
 class Sign:
-    """One thing that stands, or, of FAILED_UNIT, HEALTH and PLANNED, that does not. `state` is a word of its aspect: rw
+    """One thing that is, or, of FAILED_UNIT, HEALTH and PLANNED, that does not. `state` is a word of its aspect: rw
     or ro of a mount, the slot of a GPU, the kernel driver of a slot, a sentence of health.
     """
 
@@ -63,7 +63,7 @@ class Unseen:
 
 @frozen
 class HostStanding:
-    """How a host stands at one moment."""
+    """How a host is at one moment."""
 
     signs: tuple[Sign, ...] = ()
     unseen: tuple[Unseen, ...] = ()
@@ -110,28 +110,30 @@ _GONE: Mapping[Aspect, str] = {
 _SILENT = frozenset({Aspect.GPU, Aspect.FABRIC})
 
 
-def losses(before: HostStanding, after: HostStanding, expected: Mapping[str, str] | None = None) -> tuple[Loss, ...]:
+def find_losses(
+    before: HostStanding, after: HostStanding, expected: Mapping[str, str] | None = None
+) -> tuple[Loss, ...]:
     """What stood before and does not now, in the order of before; then faults that are new.
 
     `expected`: slot -> kernel driver that the trial itself is to bring there. What could be read before and cannot be
     now is `not known`; of GPUs and their fabric that is a loss.
     """
     now = {(one.aspect, one.name): one for one in after.signs}
-    slots = _slots(before, after)
+    slots = _match_slots(before, after)
     found: list[Loss] = []
     for one in before.signs:
         if one.aspect not in _FAULTS:
             place = slots.get(one.name, one.name) if one.aspect in {Aspect.DRIVER, Aspect.FABRIC} else one.name
-            found += _lost(one, now.get((one.aspect, place)), after, (expected or {}).get(place, one.state))
+            found += _find_losses(one, now.get((one.aspect, place)), after, (expected or {}).get(place, one.state))
     return (*found, *_new_faults(before, after))
 
 
-def counted(found: Iterable[Loss]) -> tuple[Loss, ...]:
+def select_counted(found: Iterable[Loss]) -> tuple[Loss, ...]:
     """Those that are sure."""
     return tuple(one for one in found if one.is_known)
 
 
-def lasting(first: Iterable[Loss], second: Iterable[Loss]) -> tuple[Loss, ...]:
+def select_lasting(first: Iterable[Loss], second: Iterable[Loss]) -> tuple[Loss, ...]:
     """What counts of two looks a while apart: of what may flap what both show, of all else what the second shows."""
     seen = {(one.aspect, one.name) for one in first}
     return tuple(one for one in second if not one.may_flap or (one.aspect, one.name) in seen)
@@ -146,7 +148,7 @@ def _new_faults(before: HostStanding, after: HostStanding) -> list[Loss]:
         place = (one.aspect, one.name)
         is_old = place in blind or (one.aspect, "") in blind or was.get(place, -1) >= one.grade
         if one.aspect in _FAULTS and not is_old:
-            found.append(Loss(*place, _said(_FAULTS, one)))
+            found.append(Loss(*place, _describe_sign(_FAULTS, one)))
     for gone in after.unseen:
         place = (gone.aspect, gone.name)
         if gone.aspect in _FAULTS and place not in blind and (gone.aspect, "") not in blind:
@@ -158,16 +160,16 @@ def _not_known(aspect: Aspect, name: str, reason: str) -> Loss:
     return Loss(aspect, name, f"not known: {f'{aspect} {name}'.strip()}: {reason}", is_known=False)
 
 
-def _slots(before: HostStanding, after: HostStanding) -> Mapping[str, str]:
+def _match_slots(before: HostStanding, after: HostStanding) -> Mapping[str, str]:
     """Where a GPU was -> where it is now: arguments of the kernel may number the bus anew."""
     now = {one.name: one.state for one in after.signs if one.aspect is Aspect.GPU}
     return {one.state: now[one.name] for one in before.signs if one.aspect is Aspect.GPU and one.name in now}
 
 
-def _lost(one: Sign, now: Sign | None, after: HostStanding, expected: str) -> list[Loss]:
+def _find_losses(one: Sign, now: Sign | None, after: HostStanding, expected: str) -> list[Loss]:
     if now is None:
         why = next((gone for gone in after.unseen if gone.aspect is one.aspect and gone.name in {"", one.name}), None)
-        said = _said(_GONE, one)
+        said = _describe_sign(_GONE, one)
         if why is None:
             return [Loss(one.aspect, one.name, said)]
         if one.aspect in _SILENT:
@@ -183,5 +185,5 @@ def _lost(one: Sign, now: Sign | None, after: HostStanding, expected: str) -> li
     return []
 
 
-def _said(words: Mapping[Aspect, str], one: Sign) -> str:
+def _describe_sign(words: Mapping[Aspect, str], one: Sign) -> str:
     return words[one.aspect].format(name=one.name, state=one.state)

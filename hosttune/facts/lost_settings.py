@@ -20,10 +20,10 @@ from hosttune.facts.kernel.sysctl_at_boot import CONF
 from hosttune.facts.kernel.sysfs_at_boot import udev_writes
 from hosttune.facts.limits.session_limits import ITEMS
 from hosttune.facts.placed import Placed
-from hosttune.facts.precedence import LIMITS, MODPROBE, SYSCTL, TMPFILES, UDEV, losers, unit_order
+from hosttune.facts.precedence import LIMITS, MODPROBE, SYSCTL, TMPFILES, UDEV, find_losers, unit_order
 from hosttune.facts.reading import drop_in_texts, names_in
 from hosttune.facts.services.systemd_config import files_of
-from hosttune.facts.services.unit_files import UnitFiles, assignments, is_mask
+from hosttune.facts.services.unit_files import UnitFiles, is_mask, parse_assignments
 from hosttune.facts.services.unit_settings import UnitSettings
 from hosttune.facts.storage.ageing_files import parse_tmpfiles
 from hosttune.facts.storage.kernel_types import is_older_than_boot, read_modules
@@ -105,25 +105,25 @@ class _Contest:
 
 
 def collect(reader: Reader, facts: Facts) -> LostSettings:
-    return LostSettings(lazy(lambda: tuple(_files(reader, facts))))
+    return LostSettings(lazy(lambda: tuple(_find_files(reader, facts))))
 
 
-def _files(reader: Reader, facts: Facts) -> Iterator[LostFile]:
+def _find_files(reader: Reader, facts: Facts) -> Iterator[LostFile]:
     found: dict[tuple[str, str], list[tuple[_Contest, Placed]]] = {}
-    for make in (_sysctls, _module_options, _limits, _tmpfiles, _udev, _units, _programs):
+    for make in (_find_sysctls, _module_options, _find_limits, _find_tmpfiles, _find_udev, _find_units, _find_programs):
         for contest in make(reader, facts):
-            for one in losers(contest.settings, contest.same):
+            for one in find_losers(contest.settings, contest.same):
                 if _is_lost(one, contest.settings, facts):
                     found.setdefault((one.path, contest.settings[-1].path), []).append((contest, one))
-    yield from _unread(facts)
-    yield from _late(reader, facts)
-    yield from _misread(reader, facts)
+    yield from _find_unread(facts)
+    yield from _find_late(reader, facts)
+    yield from _find_misread(reader, facts)
     yield from _kept_out(reader, facts)
     for (path, other), rows in found.items():
         order = rows[0][0].order
         yield LostFile(
             path,
-            tuple(contest.name.replace("{}", _shown(contest, one)) for contest, one in rows),
+            tuple(contest.name.replace("{}", _show_line(contest, one)) for contest, one in rows),
             tuple(one.line for _, one in rows),
             facts.file_owners[path].name,
             other,
@@ -133,7 +133,7 @@ def _files(reader: Reader, facts: Facts) -> Iterator[LostFile]:
         )
 
 
-def _shown(contest: _Contest, one: Placed) -> str:
+def _show_line(contest: _Contest, one: Placed) -> str:
     """Of a line of tmpfiles.d without its argument, which may be the text of a file."""
     return " ".join(one.value.split()[:6]) if contest.order is TMPFILES else one.value
 
@@ -151,7 +151,7 @@ def _is_lost(one: Placed, settings: tuple[Placed, ...], facts: Facts) -> bool:
     return is_turned or not owners[winner.path].decides
 
 
-def _unread(facts: Facts) -> Iterator[LostFile]:
+def _find_unread(facts: Facts) -> Iterator[LostFile]:
     """/etc/sysctl.conf where nothing reads it, without what another file says as well."""
     at_boot = facts.sysctl_at_boot
     rows = [(key, one) for key, one in at_boot.unread.items() if not _is_said(at_boot[key].settings, one)]
@@ -165,7 +165,7 @@ def _unread(facts: Facts) -> Iterator[LostFile]:
         yield LostFile(CONF, settings, lines, facts.file_owners[CONF].name, "", "", False, f"{SYSCTL.folder}/{name}")
 
 
-def _late(reader: Reader, facts: Facts) -> Iterator[LostFile]:
+def _find_late(reader: Reader, facts: Facts) -> Iterator[LostFile]:
     """Sysctls of a module that no boot loads before systemd-sysctl runs: this boot has shown that they are not set."""
     if reader.persistent_only or facts.managers.kubelet:
         return
@@ -188,7 +188,7 @@ def _value_of(facts: Facts, key: str) -> str:
     return facts.sysctl[key].text
 
 
-def _misread(reader: Reader, facts: Facts) -> Iterator[LostFile]:
+def _find_misread(reader: Reader, facts: Facts) -> Iterator[LostFile]:
     """Limits in units and system.conf of administrators that systemd skips with a line in its log."""
     found: dict[str, list[tuple[str, int]]] = {}
     for name in (*_own_settings(reader), *(f"system.conf/Manager/Default{key}" for key in sorted(_COUNTS | _SIZES))):
@@ -270,7 +270,7 @@ def _is_compatible(one: str, other: str) -> bool:
     return first == second
 
 
-def _sysctls(reader: Reader, facts: Facts) -> Iterator[_Contest]:  # noqa: ARG001 - the interface of all of them
+def _find_sysctls(reader: Reader, facts: Facts) -> Iterator[_Contest]:  # noqa: ARG001 - the interface of all of them
     at_boot = facts.sysctl_at_boot
     for key in at_boot.keys:
         yield _Contest(f"{key} = {{}}", SYSCTL, at_boot[key].settings, _is_same)
@@ -282,13 +282,13 @@ def _module_options(reader: Reader, facts: Facts) -> Iterator[_Contest]:  # noqa
         yield _Contest(f"options {module} {key}={{}}", MODPROBE, facts.module_options[name].settings, same_value)
 
 
-def _limits(reader: Reader, facts: Facts) -> Iterator[_Contest]:  # noqa: ARG001 - the interface of all of them
+def _find_limits(reader: Reader, facts: Facts) -> Iterator[_Contest]:  # noqa: ARG001 - the interface of all of them
     for item in ITEMS:
         rows = ((f"{one.domain} {one.kind} {item} {{}}", one.given) for one in facts.session_limits[item].lines)
-        yield from _contests(rows, LIMITS)
+        yield from _find_contests(rows, LIMITS)
 
 
-def _tmpfiles(reader: Reader, facts: Facts) -> Iterator[_Contest]:  # noqa: ARG001 - the interface of all of them
+def _find_tmpfiles(reader: Reader, facts: Facts) -> Iterator[_Contest]:  # noqa: ARG001 - the interface of all of them
     found: dict[tuple[bool, str], list[Placed]] = {}
     for path, content in drop_in_texts(reader, [f"{root}/tmpfiles.d" for root in _ROOTS]):
         for line in parse_tmpfiles(content):
@@ -298,7 +298,7 @@ def _tmpfiles(reader: Reader, facts: Facts) -> Iterator[_Contest]:  # noqa: ARG0
         yield _Contest("{}", TMPFILES, tuple(reversed(settings)), _is_compatible)
 
 
-def _udev(reader: Reader, facts: Facts) -> Iterator[_Contest]:  # noqa: ARG001 - the interface of all of them
+def _find_udev(reader: Reader, facts: Facts) -> Iterator[_Contest]:  # noqa: ARG001 - the interface of all of them
     """Only rules for the very same devices are compared."""
     if not names_in(reader, UDEV.folder):
         return
@@ -308,7 +308,7 @@ def _udev(reader: Reader, facts: Facts) -> Iterator[_Contest]:  # noqa: ARG001 -
             devices = ", ".join(f'{key}=="{word}"' for key, word in sorted(matches.items()) if key != "?")
             more = f", {matches['?']}" if "?" in matches else ""
             rows.append((f'{devices}{more}, ATTR{{{attribute}}}="{{}}"', Placed(value, path, number)))
-    yield from _contests(rows, UDEV)
+    yield from _find_contests(rows, UDEV)
 
 
 def _own_settings(reader: Reader) -> Iterator[str]:
@@ -321,27 +321,30 @@ def _own_settings(reader: Reader) -> Iterator[str]:
         if fragment and is_mask(reader, fragment):
             continue  # nothing of it counts, which is a decision
         own = [path for path in (fragment, *files.drop_ins(real)) if path.startswith(f"{ADMIN}/")]
-        rows = (row for path in own for row in assignments(files.content(path)))
+        rows = (row for path in own for row in parse_assignments(files.content(path)))
         keys = {(section, key) for _, section, key, _ in rows if key in _ALONE or key.startswith(_SINGLE)}
         names = (f"{unit}/{section}/{key}" for section, key in sorted(keys))
         yield from (name for name in names if not UnitSettings.name_fault(name))
 
 
-def _units(reader: Reader, facts: Facts) -> Iterator[_Contest]:
+def _find_units(reader: Reader, facts: Facts) -> Iterator[_Contest]:
     for name in _own_settings(reader):
         unit, _, key = name.split("/")
         settings = facts.unit_settings[name].values
         yield _Contest(f"{key}={{}} of {unit}", unit_order(f"system/{unit}"), settings, _is_same)
 
 
-def _programs(reader: Reader, facts: Facts) -> Iterator[_Contest]:
+def _find_programs(reader: Reader, facts: Facts) -> Iterator[_Contest]:
     for program in _PROGRAMS:
         files = files_of(reader, program)
         if len(files) < 2:
             continue
         texts = UnitFiles(reader)
         keys = {
-            (section, key) for path in files for _, section, key, value in assignments(texts.content(path)) if value
+            (section, key)
+            for path in files
+            for _, section, key, value in parse_assignments(texts.content(path))
+            if value
         }
         for section, key in sorted(keys):
             name = f"{program}/{section}/{key}"
@@ -349,7 +352,7 @@ def _programs(reader: Reader, facts: Facts) -> Iterator[_Contest]:
                 yield _Contest(f"{key}={{}}", unit_order(program), facts.unit_settings[name].values, _is_same)
 
 
-def _contests(rows: Iterable[tuple[str, Placed]], order: FileOrder) -> Iterator[_Contest]:
+def _find_contests(rows: Iterable[tuple[str, Placed]], order: FileOrder) -> Iterator[_Contest]:
     found: dict[str, list[Placed]] = {}
     for name, one in rows:
         found.setdefault(name, []).append(one)

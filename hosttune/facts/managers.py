@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, lazy, shared
+from hosttune.facts.base import Fact, lazy, make_shared
 from hosttune.facts.containers import kubernetes
 from hosttune.facts.globs import fits_glob
 from hosttune.facts.lookups import Lookup
-from hosttune.facts.reading import hint, is_there, names_in, sure
+from hosttune.facts.reading import hint, is_there, names_in, require_sure
 from hosttune.facts.services.tuned import active_profile, settings_of
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
@@ -106,19 +106,19 @@ class _Search:
     def __init__(self, reader: Reader, facts: Facts) -> None:
         self.reader = reader
         self.facts = facts
-        self.running = shared(running_services, reader)
+        self.running = make_shared(running_services, reader)
         self.evidence: Mapping[str, str] = Lookup(self._evidence)  # by manager; empty for one that is not present
 
     def _evidence(self, name: str) -> str:
-        return self._of_services(name) or self._of_traces(name) or _OF_ITS_OWN.get(name, _nothing)(self)
+        return self._of_services(name) or self._of_traces(name) or _OF_ITS_OWN.get(name, _find_nothing)(self)
 
     def _of_services(self, name: str) -> str:
         for pattern in _SERVICES.get(name, ()):
             enabled = self.facts.units.enabled
             # systemd makes a control group for a service when it starts it: cheaper than asking systemctl.
-            if service := _first(self.running(), pattern):
+            if service := _find_first(self.running(), pattern):
                 return f"{service} runs"
-            if service := _first(enabled, pattern):
+            if service := _find_first(enabled, pattern):
                 return f"{service} is enabled"
         return ""
 
@@ -126,7 +126,7 @@ class _Search:
         return next((f"{path} exists" for path in _TRACES.get(name, ()) if self.exists(path)), "")
 
     def exists(self, path: str) -> bool:
-        if self.reader.persistent_only:  # of an image, the running state is nobody's
+        if self.reader.persistent_only:  # of an image, the running state is no one's
             return isinstance(self.reader.stat(path), Stat)
         return is_there(self.reader, path)
 
@@ -135,7 +135,7 @@ class _Search:
         return tuple(name for name in sorted({*_SERVICES, *_TRACES, *_OF_ITS_OWN}) if self.evidence[name])
 
 
-def _nothing(_search: _Search) -> str:
+def _find_nothing(_search: _Search) -> str:
     return ""
 
 
@@ -143,7 +143,7 @@ def running_services(reader: Reader) -> frozenset[str]:
     """The services that have a control group; only one of the two hierarchies has system.slice. None of an image."""
     if reader.persistent_only:
         return frozenset()
-    found = (sure(reader.list(f"{root}/system.slice")) for root in _CGROUP_ROOTS)
+    found = (require_sure(reader.list(f"{root}/system.slice")) for root in _CGROUP_ROOTS)
     return frozenset(next((groups for groups in found if isinstance(groups, tuple)), ()))
 
 
@@ -153,8 +153,8 @@ def collect(reader: Reader, facts: Facts) -> Managers:
     def is_present(name: str) -> bool:
         return lazy(lambda: bool(search.evidence[name]))
 
-    profile = shared(lambda: active_profile(reader) if search.evidence["tuned"] else "")
-    settings = shared(lambda: settings_of(reader, profile()))
+    profile = make_shared(lambda: active_profile(reader) if search.evidence["tuned"] else "")
+    settings = make_shared(lambda: settings_of(reader, profile()))
     return Managers(
         present=lazy(lambda: tuple(ConfigurationManager(name, search.evidence[name]) for name in search.names())),
         tuned=is_present("tuned"),
@@ -170,13 +170,13 @@ def collect(reader: Reader, facts: Facts) -> Managers:
     )
 
 
-def _first(units: Collection[str], pattern: str) -> str:
+def _find_first(units: Collection[str], pattern: str) -> str:
     if "*" not in pattern:  # most of them, and each pattern is compiled
         return pattern if pattern in units else ""
     return min((unit for unit in units if fits_glob(unit, pattern)), default="")
 
 
-def _pods(search: _Search) -> str:
+def _find_pods(search: _Search) -> str:
     """A kubelet that no known unit starts. Its folders alone are leftovers where the control groups show no pods."""
     groups: tuple[str, ...] = ()
     for root in () if search.reader.persistent_only else _CGROUP_ROOTS:
@@ -200,7 +200,7 @@ def _cloud_init(search: _Search) -> str:
     return ""
 
 
-def _dgx(search: _Search) -> str:
+def _find_dgx(search: _Search) -> str:
     if search.exists("/etc/dgx-release"):
         rows = hint(search.reader, "/etc/dgx-release").splitlines()
         version = next((row for row in rows if "VERSION" in row), "")
@@ -210,4 +210,8 @@ def _dgx(search: _Search) -> str:
     return f"{', '.join(names[:3])}{more} installed" if names else ""
 
 
-_OF_ITS_OWN: Mapping[str, Callable[[_Search], str]] = {"kubelet": _pods, "cloud-init": _cloud_init, "dgx": _dgx}
+_OF_ITS_OWN: Mapping[str, Callable[[_Search], str]] = {
+    "kubelet": _find_pods,
+    "cloud-init": _cloud_init,
+    "dgx": _find_dgx,
+}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, whole
+from hosttune.facts.base import Fact, read_at_once
 from hosttune.facts.reading import require_known
 from hosttune.frozen import frozen
 
@@ -47,4 +47,4 @@ def parse(release: Mapping[str, str]) -> Os:
 
 
 def collect(reader: Reader, facts: Facts) -> Os:  # noqa: ARG001 - the interface of all subjects
-    return whole(Os, lambda: parse(require_known(reader.os_release(), "/etc/os-release")))
+    return read_at_once(Os, lambda: parse(require_known(reader.os_release(), "/etc/os-release")))

@@ -8,9 +8,9 @@ from dataclasses import field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from hosttune.facts.base import Fact, UnknownFact, lazy, shared, whole
+from hosttune.facts.base import Fact, UnknownFact, lazy, make_shared, read_at_once
 from hosttune.facts.lookups import Lookup
-from hosttune.facts.reading import day_of, if_absent, require_known, sure
+from hosttune.facts.reading import day_of, if_absent, require_known, require_sure
 from hosttune.facts.relations import depends_of, is_never_configured, provided_in, starts_in
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
@@ -160,13 +160,13 @@ def parse_status(database: bytes) -> Mapping[str, tuple[str, str]]:
             found.append((
                 database[start + 9 : find(b"\n", start)].decode("utf-8", "replace"),
                 database[arch + 15 : find(b"\n", arch + 1)].decode("utf-8", "replace"),
-                _rest(database, version + 10, end),
+                _read_rest(database, version + 10, end),
                 database[status + 9 : find(b"\n", status + 1)].decode("utf-8", "replace"),
             ))  # fmt: skip
-        elif fields := _fields(database[start:end]):
+        elif fields := _parse_paragraph(database[start:end]):
             found.append(fields)
         start = end + 2 if end < size else size
-    return _table(found)
+    return _make_table(found)
 
 
 def is_package_name(name: str) -> bool:
@@ -182,12 +182,12 @@ def parse_held_absent(database: bytes) -> tuple[str, ...]:
     return tuple(sorted(filter(is_package_name, found)))
 
 
-def _rest(database: bytes, start: int, end: int) -> str:
+def _read_rest(database: bytes, start: int, end: int) -> str:
     stop = database.find(b"\n", start, end)
     return database[start : stop if stop >= 0 else end].decode("utf-8", "replace").strip()
 
 
-def _fields(paragraph: bytes) -> tuple[str, str, str, str] | None:
+def _parse_paragraph(paragraph: bytes) -> tuple[str, str, str, str] | None:
     """(name, architecture, version, status), in whatever order; None for what is no package."""
     lines = paragraph.decode("utf-8", "replace").splitlines()
     pairs = {key: value.strip() for key, _, value in (line.partition(":") for line in lines if line[:1].strip())}
@@ -196,7 +196,7 @@ def _fields(paragraph: bytes) -> tuple[str, str, str, str] | None:
     return pairs["Package"], pairs.get("Architecture", ""), pairs.get("Version", ""), pairs["Status"]
 
 
-def _table(entries: Iterable[tuple[str, str, str, str]]) -> Mapping[str, tuple[str, str]]:
+def _make_table(entries: Iterable[tuple[str, str, str, str]]) -> Mapping[str, tuple[str, str]]:
     entries = tuple(entries)
     native = next((arch for name, arch, _, _ in entries if name == "dpkg"), "")
     table: dict[str, tuple[str, str]] = {}
@@ -212,14 +212,14 @@ def _table(entries: Iterable[tuple[str, str, str, str]]) -> Mapping[str, tuple[s
 
 
 def collect(reader: Reader, facts: Facts) -> Packages:  # noqa: ARG001 - the interface of all subjects
-    return whole(Packages, _packages, reader)
+    return read_at_once(Packages, _read_packages, reader)
 
 
-def _packages(reader: Reader) -> Packages:
+def _read_packages(reader: Reader) -> Packages:
     database = require_known(reader.read(DATABASE), DATABASE)
-    journal = _journal(reader)
-    again = shared(lambda: require_known(reader.read(DATABASE), DATABASE))
-    starts = shared(lambda: starts_in(again()))
+    journal = _read_journal(reader)
+    again = make_shared(lambda: require_known(reader.read(DATABASE), DATABASE))
+    starts = make_shared(lambda: starts_in(again()))
     return Packages(
         parse_status(database + journal if journal else database),
         bool(journal),
@@ -235,13 +235,13 @@ def _unpacked_on(reader: Reader, name: str) -> str:
     """Dpkg writes the list of a package's files when it unpacks it (dpkg-query(1), --listfiles)."""
     places = (f"{_LISTS}/{name}{suffix}.list" for suffix in ("", ":amd64", ":arm64"))
     answers = [reader.stat(place) for place in places]
-    found = sure(next((one for one in answers if isinstance(one, Stat)), answers[0]))
+    found = require_sure(next((one for one in answers if isinstance(one, Stat)), answers[0]))
     if found is ABSENT:
         raise UnknownFact(f"dpkg has no list of its files below {_LISTS}: {name}")
     return day_of(found.mtime_ns / 1e9)
 
 
-def _journal(reader: Reader) -> bytes:
+def _read_journal(reader: Reader) -> bytes:
     """What dpkg has written since the status file: one numbered paragraph per state, later ones win.
 
     It is there while dpkg runs, and after it was interrupted (dpkg source: lib/dpkg/dbmodify.c).

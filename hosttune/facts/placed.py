@@ -44,5 +44,5 @@ class Placed(Fact):
 
     @property
     def is_of_distribution(self) -> bool:
-        """Whether it came with a package: nobody decided it for this host."""
+        """Whether it came with a package: no one decided it for this host."""
         return self.path.startswith(_DISTRIBUTION)

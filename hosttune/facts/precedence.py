@@ -66,7 +66,7 @@ def unit_order(folder: str) -> FileOrder:
     return FileOrder(f"/etc/systemd/{folder}.d")
 
 
-def losers(settings: Sequence[Placed], same: Callable[[str, str], bool]) -> tuple[Placed, ...]:
+def find_losers(settings: Sequence[Placed], same: Callable[[str, str], bool]) -> tuple[Placed, ...]:
     """The settings that say something else than the one that counts, the last. What the kernel command line says is
     always seen by whoever wrote it, and is left out.
     """
@@ -78,7 +78,7 @@ def lost_words(settings: Sequence[Placed], order: FileOrder, owners: FileOwners,
     counts over it.
     """
     found = []
-    for one in losers(settings, _is_same):
+    for one in find_losers(settings, _is_same):
         owner = owners[one.path]
         if owner.decides and owner.kind != "hosttune":
             winner = settings[-1]
@@ -94,7 +94,9 @@ def over_words(settings: Sequence[Placed], owners: FileOwners) -> str:
     if not settings or (settings[-1].line and owners[settings[-1].path].decides):
         return ""
     lost = [
-        one for one in losers(settings, _is_same) if owners[one.path].decides and owners[one.path].kind != "hosttune"
+        one
+        for one in find_losers(settings, _is_same)
+        if owners[one.path].decides and owners[one.path].kind != "hosttune"
     ]
     return f", over {', '.join(one.place for one in lost)}" if lost else ""
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, lazy, shared
+from hosttune.facts.base import Fact, UnknownFact, lazy, make_shared
 from hosttune.facts.lookups import Lookup
 from hosttune.facts.reading import if_absent
 from hosttune.frozen import frozen
@@ -86,23 +86,23 @@ def is_untold(process: Process) -> bool:
 
 
 def collect(reader: Reader, facts: Facts) -> Processes:  # noqa: ARG001 - the interface of all subjects
-    listed = shared(lambda: () if reader.persistent_only else if_absent(reader.processes(), ()))
+    listed = make_shared(lambda: () if reader.persistent_only else if_absent(reader.processes(), ()))
 
-    def named(name: str) -> NamedProcesses:
+    def select_named(name: str) -> NamedProcesses:
         def look() -> tuple[Process, ...]:
             EFFORT.spent += len(listed())
-            return _named(listed(), name)
+            return _select_by_name(listed(), name)
 
-        found = shared(look)
+        found = make_shared(look)
         return NamedProcesses(
-            commands=lazy(lambda: _commands(found())),
+            commands=lazy(lambda: _list_commands(found())),
             started_at=lazy(lambda: min((int(one.started_at) for one in found()), default=0)),
         )
 
-    return Processes(Lookup(named))
+    return Processes(Lookup(select_named))
 
 
-def _named(listed: tuple[Process, ...], name: str) -> tuple[Process, ...]:
+def _select_by_name(listed: tuple[Process, ...], name: str) -> tuple[Process, ...]:
     short = name[:NAME_LENGTH]
     for one in listed:
         if one.name[:NAME_LENGTH] == short and is_untold(one):
@@ -112,7 +112,7 @@ def _named(listed: tuple[Process, ...], name: str) -> tuple[Process, ...]:
     return tuple(one for one in listed if is_daemon(one, (short,)))
 
 
-def _commands(found: Iterable[Process]) -> tuple[str, ...]:
+def _list_commands(found: Iterable[Process]) -> tuple[str, ...]:
     if silent := next((one for one in found if one.command == (CUT,)), None):
         raise UnknownFact(f"the command line of process {silent.pid} ({silent.name}) could not be read")
     return tuple(" ".join(one.command) for one in found)

@@ -23,7 +23,7 @@ T = TypeVar("T")
 D = TypeVar("D")
 
 
-def sure(answer: Answer[T]) -> T | Absent:
+def require_sure(answer: Answer[T]) -> T | Absent:
     """An answer of the door that is sure: raises UnknownFact for one that is not."""
     if isinstance(answer, Unreadable):
         raise UnknownFact(answer.reason)
@@ -38,12 +38,12 @@ def not_told(reader: Reader, reason: str) -> UnknownFact:
 def all_sure(answers: Iterable[Answer[object]]) -> None:
     """Raises UnknownFact for the first that is not sure."""
     for answer in answers:
-        sure(answer)
+        require_sure(answer)
 
 
 def require_known(answer: Answer[T], path: str) -> T:
     """What must be there: raises UnknownFact where it is not, too."""
-    answer = sure(answer)
+    answer = require_sure(answer)
     if answer is ABSENT:
         raise UnknownFact(f"{path} does not exist")
     return answer
@@ -51,19 +51,19 @@ def require_known(answer: Answer[T], path: str) -> T:
 
 def if_absent(answer: Answer[T], value: D) -> T | D:
     """The answer; `value` where it is certain that there is none."""
-    answer = sure(answer)
+    answer = require_sure(answer)
     return value if answer is ABSENT else answer
 
 
-def text(reader: Reader, path: str) -> str | Absent:
+def read_text(reader: Reader, path: str) -> str | Absent:
     """A whole file as text; bytes that are not UTF-8 become U+FFFD."""
-    content = sure(reader.read(path))
+    content = require_sure(reader.read(path))
     return content.decode("utf-8", "replace") if isinstance(content, bytes) else content
 
 
-def line(reader: Reader, path: str) -> str | Absent:
+def read_line(reader: Reader, path: str) -> str | Absent:
     """A file that holds one value, without the white space and NULs (device tree) around it."""
-    content = text(reader, path)
+    content = read_text(reader, path)
     return content.strip(" \t\n\0") if isinstance(content, str) else content
 
 
@@ -75,7 +75,7 @@ def hint(reader: Reader, path: str) -> str:
 
 def ask(reader: Reader, argv: Sequence[str], *, timeout_s: float = 10.0) -> Completed:
     """What a program that only looks ended with; raises UnknownFact where it is not installed, too."""
-    answer = sure(reader.query(argv, timeout_s=timeout_s))
+    answer = require_sure(reader.query(argv, timeout_s=timeout_s))
     if answer is ABSENT:
         raise UnknownFact(f"{argv[0]} is not installed")
     return answer
@@ -86,9 +86,9 @@ def day_of(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, timezone.utc).date().isoformat()
 
 
-def integer(reader: Reader, path: str) -> int | Absent:
+def read_integer(reader: Reader, path: str) -> int | Absent:
     """A file that holds one decimal number; raises UnknownFact for anything else."""
-    content = line(reader, path)
+    content = read_line(reader, path)
     if not isinstance(content, str):
         return content
     try:
@@ -97,17 +97,17 @@ def integer(reader: Reader, path: str) -> int | Absent:
         raise UnknownFact(f"{path} holds {content[:40]!r}, not a number") from None
 
 
-def counter(reader: Reader, path: str) -> int:
+def read_counter(reader: Reader, path: str) -> int:
     """A counter of the kernel, 0 where its driver does not count: there is no such file, or a look answers EINVAL or
     EOPNOTSUPP. Such a counter is optional, and never makes a state unknown.
     """
     content = reader.read(path)
     if isinstance(content, Unreadable) and content.reason in _NOT_COUNTED:
         return 0
-    return if_absent(integer(reader, path), 0)
+    return if_absent(read_integer(reader, path), 0)
 
 
-def derived(answer: Answer[T], path: str, function: Callable[[T], D]) -> D:
+def derive(answer: Answer[T], path: str, function: Callable[[T], D]) -> D:
     """What `function` makes of what must be there; the ValueError that it raises is the reason of UnknownFact. So is
     text that is nested too deeply.
     """
@@ -118,7 +118,7 @@ def derived(answer: Answer[T], path: str, function: Callable[[T], D]) -> D:
         raise UnknownFact(f"{path}: {error}") from error
 
 
-def parsed(parse: Callable[P, D], *arguments: P.args, **named: P.kwargs) -> D:
+def parse_or_unknown(parse: Callable[P, D], *arguments: P.args, **named: P.kwargs) -> D:
     """What a parser makes; the ValueError that it raises, a sentence, is the reason of UnknownFact."""
     try:
         return parse(*arguments, **named)
@@ -131,22 +131,22 @@ def names_in(reader: Reader, folder: str) -> tuple[str, ...]:
     return if_absent(reader.list(folder), ())
 
 
-def texts(reader: Reader, paths: Iterable[str]) -> Iterator[tuple[str, str]]:
+def read_texts(reader: Reader, paths: Iterable[str]) -> Iterator[tuple[str, str]]:
     """(path, text) of those of the files that are there."""
     for path in paths:
-        content = text(reader, path)
+        content = read_text(reader, path)
         if content is not ABSENT:
             yield path, content
 
 
 def is_there(reader: Reader, path: str) -> bool:
     """Whether a path leads to something."""
-    return sure(reader.stat(path)) is not ABSENT
+    return require_sure(reader.stat(path)) is not ABSENT
 
 
 def _in_order(reader: Reader, folders: Iterable[str], suffix: str) -> list[str]:
     """The files of several configuration folders as they are read: by name, of one name that of the first folder. Of
-    an image /run is nobody's: it is made anew at boot.
+    an image /run is no one's: it is made anew at boot.
     """
     chosen: dict[str, str] = {}
     for folder in folders:
@@ -171,7 +171,7 @@ def drop_in_texts(reader: Reader, folders: Iterable[str], suffix: str = ".conf")
     """
     for path in _in_order(reader, folders, suffix):
         try:
-            yield from texts(reader, (path,))
+            yield from read_texts(reader, (path,))
         except UnknownFact:
             if not _is_masked(reader, path):
                 raise
@@ -181,7 +181,7 @@ def _is_masked(reader: Reader, path: str) -> bool:
     return reader.link(path) == "/dev/null"
 
 
-def answered(reader: Reader, argv: tuple[str, ...], statuses: tuple[int, ...] = (0,)) -> Completed:
+def run_looking(reader: Reader, argv: tuple[str, ...], statuses: tuple[int, ...] = (0,)) -> Completed:
     """What a program that only looks says; raises UnknownFact where it is not installed, or ends with a status that is
     none of these.
     """

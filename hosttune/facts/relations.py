@@ -42,19 +42,19 @@ def starts_in(database: bytes) -> Mapping[str, int]:
 
 def depends_of(database: bytes, start: int) -> tuple[str, ...]:
     """What the package of this paragraph needs, each clause as it is written: libnvidia-cfg1 (= 590.44.01-1ubuntu1)."""
-    fields = (match[1].decode("utf-8", "replace") for match in _DEPENDS.finditer(_paragraph(database, start)))
+    fields = (match[1].decode("utf-8", "replace") for match in _DEPENDS.finditer(_read_paragraph(database, start)))
     return tuple(text for one in fields for clause in one.split(",") if (text := clause.strip()))
 
 
 def is_never_configured(database: bytes, start: int) -> bool:
     """Whether dpkg stopped with the package of this paragraph before it configured any version of it. Config-Version is
     the version that it configured last (dpkg: lib/dpkg/dump.c, w_configversion: not for installed ones)."""
-    paragraph = _paragraph(database, start)
+    paragraph = _read_paragraph(database, start)
     is_stopped = b" unpacked\n" in paragraph or b" half-installed\n" in paragraph
     return is_stopped and b"\nConfig-Version: " not in paragraph
 
 
-def _paragraph(database: bytes, start: int) -> bytes:
+def _read_paragraph(database: bytes, start: int) -> bytes:
     end = database.find(b"\n\n", start)
     return database[start : end if end >= 0 else len(database)]
 
@@ -103,10 +103,10 @@ def _is_there(packages: Packages, name: str, gone: Container[str]) -> bool:
 
 def _is_met(clause: str, versions: Callable[[str], Iterable[str]]) -> bool:
     """`versions`: those in which a name is there; an empty one for what is provided without a version."""
-    return any(_holds(one.strip(), versions) for one in clause.split("|"))
+    return any(_holds_relation(one.strip(), versions) for one in clause.split("|"))
 
 
-def _holds(relation: str, versions: Callable[[str], Iterable[str]]) -> bool:
+def _holds_relation(relation: str, versions: Callable[[str], Iterable[str]]) -> bool:
     match = _RELATION.match(relation)
     if match is None:
         return True  # of a form that is not known: nothing is claimed

@@ -1,4 +1,4 @@
-"""What the machine is there for, as far as files tell: a screen that somebody sits at, an image of a vendor, network
+"""What the machine is there for, as far as files tell: a screen that someone sits at, an image of a vendor, network
 cards that do RDMA. Who hands out the work (the kubelet, slurmd) is in `managers`.
 
 Sources: systemd.special(7) (display-manager.service, which the installed display manager links to itself),
@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, lazy
-from hosttune.facts.reading import if_absent, is_there, line, names_in, text
+from hosttune.facts.reading import if_absent, is_there, names_in, read_line, read_text
 from hosttune.frozen import frozen
 from hosttune.numbers import parse_digits
 
@@ -45,19 +45,19 @@ class Role(Fact):
 
     @property
     def is_desktop(self) -> bool:
-        """A graphical session starts with the machine, and it is a laptop or a desktop, or somebody sits there."""
+        """A graphical session starts with the machine, and it is a laptop or a desktop, or someone sits there."""
         return self.display_manager != "" and (self.chassis != "" or self.is_seated)
 
     @property
     def has_somebody(self) -> bool:
-        """It is a desktop that somebody has in front of him: a laptop, or one with a session at its screen."""
+        """It is a desktop that someone has in front of him: a laptop, or one with a session at its screen."""
         return self.is_desktop and (self.chassis == "laptop" or self.is_seated)
 
 
 def collect(reader: Reader, facts: Facts) -> Role:
     return Role(
         display_manager=lazy(_display_manager, reader),
-        chassis=lazy(lambda: _chassis_of(if_absent(line(reader, CHASSIS), ""))),
+        chassis=lazy(lambda: _chassis_of(if_absent(read_line(reader, CHASSIS), ""))),
         is_seated=lazy(_is_seated, reader),
         vendor_image=lazy(_vendor_image, reader, facts),
         rdma_devices=lazy(names_in, reader, RDMA),
@@ -78,7 +78,7 @@ def _chassis_of(kind: str) -> str:
 
 def _is_seated(reader: Reader) -> bool:
     """Whether a person has a session at the seat; the user of a login screen is one of the system, or made for it."""
-    rows = "" if reader.persistent_only else if_absent(text(reader, SEAT), "")
+    rows = "" if reader.persistent_only else if_absent(read_text(reader, SEAT), "")
     uids = " ".join(row.removeprefix("UIDS=") for row in rows.splitlines() if row.startswith("UIDS=")).split()
     return any(_FIRST_USER <= parse_digits(uid, 0) < _LAST_USER for uid in uids)
 

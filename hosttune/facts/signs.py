@@ -1,4 +1,4 @@
-"""Signs of how a host is: what stands and what has failed, one thing each, to be held against the same host before
+"""Signs of how a host is: what is and what has failed, one thing each, to be held against the same host before
 (losses.py). What is read here needs no look that may change something, and no time but that of programs.
 """
 
@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import raw
+from hosttune.facts.base import get_raw
 from hosttune.facts.gpu.gpu_errors import slot_of
 from hosttune.facts.gpu.nvidia import HANGS
 from hosttune.facts.losses import Aspect, Sign, Unseen
@@ -48,7 +48,7 @@ _OF_OTHERS = regex(
 
 # systemd gives up a socket to which too many connect, which any user can do to some (systemd-coredump.socket by
 # crashes), and a path unit whose service it had to start too often (apport-autoreport.path, which looks at /var/crash).
-# What lies behind it has not failed; a socket that sshd is lost with counts by itself.
+# What is behind it has not failed; a socket that sshd is lost with counts by itself.
 _FLOODED = frozenset({"trigger-limit-hit", "unit-start-limit-hit"})
 # Of a service: each start before ended well (systemd, service.c: service_enter_dead keeps what failed first).
 _TOO_OFTEN = "start-limit-hit"
@@ -104,7 +104,7 @@ def read_routes(reader: Reader) -> Iterator[Found]:
 
 
 def read_addresses(reader: Reader, facts: Facts) -> Iterator[Found]:
-    for interface, family in reached.addresses(reader, facts):
+    for interface, family in reached.list_addresses(reader, facts):
         yield Sign(Aspect.ADDRESS, f"{interface} {family}")
 
 
@@ -122,7 +122,7 @@ def read_rdma_ports(facts: Facts) -> Iterator[Found]:
 
 def read_gpus(reader: Reader, facts: Facts, smi_s: float) -> Iterator[Found]:
     """The GPUs that answer, and which of them have joined their fabric."""
-    if not facts.gpus.has_gpu or raw(facts.driver, "loaded_version") == "":
+    if not facts.gpus.has_gpu or get_raw(facts.driver, "loaded_version") == "":
         return
     asked = reader.query(UUIDS, timeout_s=smi_s)
     if isinstance(asked, Unreadable) and HANGS in asked.reason:
@@ -140,7 +140,7 @@ def read_gpus(reader: Reader, facts: Facts, smi_s: float) -> Iterator[Found]:
         yield Unseen(Aspect.FABRIC, reason)
         return
     for gpu in facts.health.gpus:
-        state = raw(gpu, "fabric_state")
+        state = get_raw(gpu, "fabric_state")
         if isinstance(state, Unreadable):
             yield Unseen(Aspect.FABRIC, state.reason, gpu.slot)
         elif state == "Completed":

@@ -55,7 +55,7 @@ class SlurmRow:
 
 def slurm_rows(main: str, read: Callable[[str], str]) -> Iterator[SlurmRow]:
     """The lines of a file, and of all that it includes where it does; each file once, what is absent reads as empty."""
-    return _rows(main, posixpath.dirname(main), read, {main}, {})
+    return _read_rows(main, posixpath.dirname(main), read, {main}, {})
 
 
 def slurm_files(main: str, read: Callable[[str], str]) -> Iterable[tuple[str, str]]:
@@ -71,21 +71,21 @@ def slurm_files(main: str, read: Callable[[str], str]) -> Iterable[tuple[str, st
     return found.items()
 
 
-def _rows(
+def _read_rows(
     path: str, folder: str, read: Callable[[str], str], seen: set[str], cluster: dict[str, str]
 ) -> Iterator[SlurmRow]:
-    for line, text in _joined(read(path)):
+    for line, text in _join_lines(read(path)):
         if include := _INCLUDE.fullmatch(text):
             inner = posixpath.join(folder, include[1].replace("%c", cluster.get("clustername", "%c")))
             if inner not in seen and len(seen) < _MOST_FILES:
                 seen.add(inner)
-                yield from _rows(inner, folder, read, seen, cluster)
+                yield from _read_rows(inner, folder, read, seen, cluster)
         elif values := {key.lower(): quoted or plain for key, quoted, plain in _PAIR.findall(text)}:
             cluster |= {key: value for key, value in values.items() if key == "clustername"}
             yield SlurmRow(path, line, values)
 
 
-def _joined(content: str) -> Iterator[tuple[int, str]]:
+def _join_lines(content: str) -> Iterator[tuple[int, str]]:
     """(number of its first line, text without comments) of each line, joined where a backslash says so."""
     first, kept = 0, ""
     for number, raw in enumerate(content.splitlines(), 1):
@@ -121,7 +121,7 @@ def hosts_in(expression: str) -> tuple[str, ...]:
     """gpu[01-03],head -> gpu01, gpu02, gpu03, head. Raises ValueError for what is no list, or too long."""
     hosts: list[str] = []
     for part in _HOSTS.findall(expression):
-        hosts += _expand_pieces(_pieces(part), part)
+        hosts += _expand_pieces(_split_pieces(part), part)
         if len(hosts) > _MOST_HOSTS:
             raise _too_long(expression)
     return tuple(hosts)
@@ -130,14 +130,14 @@ def hosts_in(expression: str) -> tuple[str, ...]:
 def names_host(expression: str, host: str) -> bool:
     """Whether a list names a host. The list is not expanded. Raises ValueError if it is not a list."""
     parts = [part for part in _HOSTS.findall(expression) if host.startswith(part.partition("[")[0])]
-    return any(_matches_host(_pieces(part), host) for part in parts)
+    return any(_matches_host(_split_pieces(part), host) for part in parts)
 
 
 # A text, or what brackets hold: (first, last, width) of each range, where 01 is two digits wide.
 _Piece: TypeAlias = "str | tuple[tuple[int, int, int], ...]"
 
 
-def _pieces(part: str) -> list[_Piece]:
+def _split_pieces(part: str) -> list[_Piece]:
     """a[01-03]b -> "a", ((1, 3, 2),), "b". Raises ValueError if it is not a list."""
     pieces: list[_Piece] = []
     rest = part.strip()

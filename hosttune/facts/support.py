@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.facts.apt_decisions import unhold
+from hosttune.facts.apt_decisions import make_unhold_command
 from hosttune.facts.base import Fact, lazy
 from hosttune.facts.own_tables import read_own_table
 from hosttune.facts.reading import is_there
@@ -46,7 +46,7 @@ def collect(reader: Reader, facts: Facts) -> Support:
         release_ends_with_pro=lazy(_end_with_pro, facts),
         kernel_ended=lazy(_kernel_ended, facts),
         kernel_package=lazy(_kernel_package, facts),
-        unhold=lazy(_unhold, facts),
+        unhold=lazy(_make_unhold_command, facts),
     )
 
 
@@ -86,7 +86,7 @@ def _kernel_package(facts: Facts) -> str:
     return f"linux-image-{flavour}" if flavour.partition("-")[0] in _OF_CLOUDS else ""
 
 
-def _unhold(facts: Facts) -> str:
+def _make_unhold_command(facts: Facts) -> str:
     names = filter(None, (_kernel_package(facts), f"linux-image-{facts.kernel.release}"))
     held = [name for name in names if facts.packages[name].is_held]
-    return unhold(held) if held else ""
+    return make_unhold_command(held) if held else ""

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact
-from hosttune.facts.lookups import Attribute, Lookup, attribute, fits_parts, small_text
+from hosttune.facts.lookups import Attribute, Lookup, fits_parts, make_attribute, small_text
 from hosttune.facts.reading import hint, is_there, names_in
 from hosttune.frozen import frozen
 from hosttune.host.effort import EFFORT
@@ -39,16 +39,16 @@ _OTHERS = regex(r"/sys/(?:kernel/(?:debug|tracing|config)|fs/(?:bpf|pstore|selin
 
 def fits(path: str, pattern: str) -> bool:
     """Whether a pattern of glob(7), braces included, means this path: wildcards do not reach over a slash."""
-    parts = _plain(path).split("/")
-    every = _unbraced(pattern)
-    return every is None or any(fits_parts(parts, _plain(one).split("/")) for one in every)
+    parts = _make_plain(path).split("/")
+    every = _expand_braces(pattern)
+    return every is None or any(fits_parts(parts, _make_plain(one).split("/")) for one in every)
 
 
-def _plain(path: str) -> str:
+def _make_plain(path: str) -> str:
     return path.replace("/sys/class/block/", "/sys/block/", 1)
 
 
-def _unbraced(pattern: str) -> list[str] | None:
+def _expand_braces(pattern: str) -> list[str] | None:
     """The patterns without braces that it stands for; None where these are too many: it may mean any path."""
     found = [pattern]
     for _ in range(_MOST_BRACES):
@@ -106,13 +106,13 @@ class Sysfs(Fact):
 
 def collect(reader: Reader, facts: Facts) -> Sysfs:  # noqa: ARG001 - the interface of all subjects
     return Sysfs(
-        Lookup(lambda path: attribute(path, _content, reader, path)),
-        Lookup(lambda pattern: _files(reader, pattern)),
-        Lookup(lambda path: _choices(reader, path)),
+        Lookup(lambda path: make_attribute(path, _read_content, reader, path)),
+        Lookup(lambda pattern: _list_files(reader, pattern)),
+        Lookup(lambda path: _read_choices(reader, path)),
     )
 
 
-def _content(reader: Reader, path: str) -> str | Absent:
+def _read_content(reader: Reader, path: str) -> str | Absent:
     fault = Sysfs.name_fault(path)
     if not fault and isinstance(real := reader.resolve(path), str):
         fault = Sysfs.name_fault(real)  # a link is no way out
@@ -121,13 +121,13 @@ def _content(reader: Reader, path: str) -> str | Absent:
     return small_text(reader, path)
 
 
-def _files(reader: Reader, pattern: str) -> tuple[str, ...]:
+def _list_files(reader: Reader, pattern: str) -> tuple[str, ...]:
     if not pattern.startswith("/sys/") or _OTHERS.match(pattern):
         raise UnknownFact(f"{pattern!r} is no path below /sys")
     return () if reader.persistent_only else expand(reader, pattern)
 
 
-def _choices(reader: Reader, path: str) -> tuple[str, ...]:
+def _read_choices(reader: Reader, path: str) -> tuple[str, ...]:
     folder, base = posixpath.split(path)
     if base in _BESIDE:
         return tuple(hint(reader, f"{folder}/{_BESIDE[base]}").split())

@@ -69,7 +69,7 @@ def why_not_at_all(facts: Facts) -> str:
     return f"{TIMER} is disabled" if isinstance(enabled, tuple) and TIMER not in enabled else ""
 
 
-def upgradable(
+def find_upgradable(
     facts: Facts, offers: Iterable[Offer], releases: Mapping[str, Mapping[str, str]], *, without: str = ""
 ) -> tuple[tuple[Upgradable, ...], str]:
     """(the packages that it may upgrade, why it upgrades none of them as a clause). `releases`: the fields of each
@@ -79,8 +79,8 @@ def upgradable(
         allowed = _allowed_origins(facts)
     except _BrokenLineError as broken:
         return (), f"unattended-upgrades cannot follow {broken}, and upgrades nothing"
-    blocked = [one for one in _lines(facts, "Package-Blacklist") if one.path != without]
-    wanted = _lines(facts, "Package-Whitelist")
+    blocked = [one for one in _read_lines(facts, "Package-Blacklist") if one.path != without]
+    wanted = _read_lines(facts, "Package-Whitelist")
     found: list[Upgradable] = []
     reasons: list[str] = []
     for offer in offers:
@@ -97,7 +97,7 @@ def upgradable(
     return tuple(found), "; ".join(dict.fromkeys(reasons))
 
 
-def _lines(facts: Facts, name: str) -> tuple[Placed, ...]:
+def _read_lines(facts: Facts, name: str) -> tuple[Placed, ...]:
     """The entries of a list after the last line that empties it."""
     lines = facts.apt[f"{PREFIX}{name}"].lines
     if len(lines) > _MOST_LINES:
@@ -115,8 +115,8 @@ def _allowed_origins(facts: Facts) -> list[tuple[dict[str, str], Placed]]:
         "distro_release": system.version_id,
     }
     found = []
-    for read, name in ((_legacy, "Allowed-Origins"), (_pattern, "Origins-Pattern")):
-        for line in _lines(facts, name):
+    for read, name in ((_parse_legacy, "Allowed-Origins"), (_parse_pattern, "Origins-Pattern")):
+        for line in _read_lines(facts, name):
             if name == "Allowed-Origins" and not line.value.count(" ") + line.value.count(
                 ":"
             ):  # a shared record cuts it
@@ -128,14 +128,14 @@ def _allowed_origins(facts: Facts) -> list[tuple[dict[str, str], Placed]]:
     return found
 
 
-def _legacy(entry: str, words: Mapping[str, str]) -> dict[str, str]:
+def _parse_legacy(entry: str, words: Mapping[str, str]) -> dict[str, str]:
     """ORIGIN:ARCHIVE, or the two with a blank between them."""
     parts = _COLON.split(entry) if _COLON.search(entry) else entry.split()
     origin, archive = (Template(one.replace("\\:", ":")).substitute(words) for one in parts)
     return {"o": origin, "a": archive}
 
 
-def _pattern(entry: str, words: Mapping[str, str]) -> dict[str, str]:
+def _parse_pattern(entry: str, words: Mapping[str, str]) -> dict[str, str]:
     """WORD=PATTERN,WORD=PATTERN ...; an empty entry matches nothing."""
     found: dict[str, str] = {}
     for token in _COMMA.split(Template(entry).substitute(words).strip()):

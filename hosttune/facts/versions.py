@@ -62,13 +62,13 @@ def _compare_part(one: str, other: str) -> int:
 
 
 def _compare_text(one: str, other: str) -> int:
-    weights, its_weights = ([*map(_weight, text), 0] for text in (one, other))
+    weights, its_weights = ([*map(_weigh_character, text), 0] for text in (one, other))
     if weights == its_weights:
         return 0
     return -1 if weights < its_weights else 1
 
 
-def _weight(character: str) -> int:
+def _weigh_character(character: str) -> int:
     """The order of characters that are no digits; the end of a run is 0."""
     if character == "~":
         return -1

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, raw
-from hosttune.facts.reading import all_sure, hint, if_absent, line
+from hosttune.facts.base import Fact, UnknownFact, attempt, get_raw, lazy
+from hosttune.facts.reading import all_sure, hint, if_absent, read_line
 from hosttune.frozen import frozen
 
 if TYPE_CHECKING:
@@ -71,16 +71,18 @@ class Dmi(Fact):
     @property
     def words(self) -> str:
         """All that is known, in one line; empty where nothing is."""
-        return " ".join(word for name in ("sys_vendor", "product_name") if isinstance(word := raw(self, name), str))
+        return " ".join(word for name in ("sys_vendor", "product_name") if isinstance(word := get_raw(self, name), str))
 
 
 def read_dmi(reader: Reader) -> Dmi:
-    return Dmi(*(lazy(line, reader, f"{_DMI}/{name}") for name in ("sys_vendor", "product_name", "chassis_asset_tag")))
+    return Dmi(
+        *(lazy(read_line, reader, f"{_DMI}/{name}") for name in ("sys_vendor", "product_name", "chassis_asset_tag"))
+    )
 
 
 def hypervisor_of(reader: Reader, facts: Facts, dmi: Dmi) -> str:
     """The hypervisor, empty on bare metal, `unknown` where there is one that does not say which."""
-    if xen := if_absent(line(reader, "/sys/hypervisor/type"), ""):
+    if xen := if_absent(read_line(reader, "/sys/hypervisor/type"), ""):
         # The control domain (dom0) drives the hardware: it is the host.
         return "" if "control_d" in hint(reader, "/proc/xen/capabilities") else xen
     if facts.kernel.architecture in {"x86_64", "i686"}:
@@ -108,10 +110,10 @@ def _name_of(reader: Reader, dmi: Dmi) -> str:
 
 def _without_flag(reader: Reader, dmi: Dmi) -> str:
     """Arm and others have no CPU flag: the device tree names a hypervisor, SMBIOS the maker of a virtual machine."""
-    compatible = attempt(line, reader, "/proc/device-tree/hypervisor/compatible")
+    compatible = attempt(read_line, reader, "/proc/device-tree/hypervisor/compatible")
     if isinstance(compatible, str):
         return next((name for name in ("kvm", "xen", "vmware") if name in compatible), "unknown")
-    board = attempt(line, reader, "/proc/device-tree/compatible")
+    board = attempt(read_line, reader, "/proc/device-tree/compatible")
     if isinstance(board, str) and board.startswith(("linux,dummy-virt", "qemu,")):
         return "qemu"
     if dmi.words:
@@ -119,20 +121,20 @@ def _without_flag(reader: Reader, dmi: Dmi) -> str:
         return "" if "metal" in dmi.words else vendor_of(dmi)
     if isinstance(board, str):
         return ""
-    all_sure((raw(dmi, "sys_vendor"), board))
+    all_sure((get_raw(dmi, "sys_vendor"), board))
     raise UnknownFact("there is neither SMBIOS nor a device tree")
 
 
 def cloud_of(reader: Reader, dmi: Dmi) -> str:
-    """The cloud: SMBIOS first, which nobody configures, then cloud-init's finding (/run/cloud-init/cloud-id)."""
-    tag = raw(dmi, "chassis_asset_tag")
+    """The cloud: SMBIOS first, which no one configures, then cloud-init's finding (/run/cloud-init/cloud-id)."""
+    tag = get_raw(dmi, "chassis_asset_tag")
     if tag == _AZURE_ASSET_TAG:
         return "azure"
     words = dmi.words + (f" {tag}" if isinstance(tag, str) else "")
     if named := next((name for word, name in _CLOUD_VENDORS if word in words), ""):
         return named
-    said = attempt(line, reader, "/run/cloud-init/cloud-id")
+    said = attempt(read_line, reader, "/run/cloud-init/cloud-id")
     if isinstance(said, str) and said:
         return _CLOUD_IDS.get(said, said)
-    all_sure((raw(dmi, "sys_vendor"), tag, said))
+    all_sure((get_raw(dmi, "sys_vendor"), tag, said))
     return ""

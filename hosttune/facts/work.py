@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from hosttune.facts.base import Fact, UnknownFact, lazy, shared, whole
+from hosttune.facts.base import Fact, UnknownFact, lazy, make_shared, read_at_once
 from hosttune.facts.gates import Gates, ask_gates
 from hosttune.facts.processes import (
     CONTAINER,
@@ -83,7 +83,7 @@ class GpuProcess(Fact):
     user: str
     name: str
     command: str  # arguments, secrets masked
-    swap_bytes: int = 0  # of its memory, how much lies in swap
+    swap_bytes: int = 0  # of its memory, how much is in swap
     gpus: tuple[str, ...] = ()  # its device nodes: /dev/nvidia0
 
 
@@ -153,44 +153,44 @@ def _step(process: Process) -> re.Match[str] | None:
 
 
 def collect(reader: Reader, facts: Facts) -> Work:
-    return whole(Work, _work, reader, facts)
+    return read_at_once(Work, _find_work, reader, facts)
 
 
-def _work(reader: Reader, facts: Facts) -> Work:
+def _find_work(reader: Reader, facts: Facts) -> Work:
     if reader.persistent_only:
-        return _none("nothing runs under an alternate root")
+        return _make_none("nothing runs under an alternate root")
     if not any(map(_GPU.fullmatch, require_known(reader.list("/dev"), "/dev"))):
-        return _none("there is no /dev/nvidia0: no process can use an NVIDIA GPU")
+        return _make_none("there is no /dev/nvidia0: no process can use an NVIDIA GPU")
     processes = require_known(reader.processes(), "the list of processes")
     working = [process for process in processes if is_work(process) and not _is_doubtful(process)]
-    hidden = _hidden(reader, facts)
+    hidden = _why_hidden(reader, facts)
     gpu, jobs = tuple(map(_gpu_process, working)), jobs_of(processes)
-    untold = tuple(map(_doubt, filter(_is_doubtful, processes)))[:1]
-    inside = shared(_gpu_containers, reader, processes, working)
+    untold = tuple(map(_describe_doubt, filter(_is_doubtful, processes)))[:1]
+    inside = make_shared(_gpu_containers, reader, processes, working)
     cut = tuple(map(_cut, filter(_is_cut, processes)))[:1]
-    gates = shared(lambda: Gates() if hidden else ask_gates(reader))
+    gates = make_shared(lambda: Gates() if hidden else ask_gates(reader))
 
     def busy() -> tuple[str, ...]:
-        return (*_sentences(gpu, inside()[0], jobs), *gates().busy)
+        return (*_make_sentences(gpu, inside()[0], jobs), *gates().busy)
 
     def doubts() -> tuple[str, ...]:
         return (hidden,) if hidden else (*untold, *cut, *inside()[1], *gates().unknown)
 
     return Work(
-        gpu_processes=lazy(_undoubted, gpu, hidden, *untold, *cut),
-        gpu_containers=lazy(lambda: _undoubted(inside()[0], hidden, *inside()[1])),
-        scheduler_jobs=lazy(_undoubted, jobs, hidden, *untold),
-        is_gpu_busy=lazy(lambda: bool(busy()) or _undoubted(False, *doubts())),
+        gpu_processes=lazy(_require_undoubted, gpu, hidden, *untold, *cut),
+        gpu_containers=lazy(lambda: _require_undoubted(inside()[0], hidden, *inside()[1])),
+        scheduler_jobs=lazy(_require_undoubted, jobs, hidden, *untold),
+        is_gpu_busy=lazy(lambda: bool(busy()) or _require_undoubted(False, *doubts())),
         evidence=lazy(lambda: (*busy(), *doubts()) or (_IDLE,)),
-        gates=lazy(lambda: _undoubted(gates().busy, hidden, *gates().unknown)),
+        gates=lazy(lambda: _require_undoubted(gates().busy, hidden, *gates().unknown)),
     )
 
 
-def _none(sentence: str) -> Work:
+def _make_none(sentence: str) -> Work:
     return Work((), (), (), is_gpu_busy=False, evidence=(sentence,))
 
 
-def _undoubted(value: T, *doubts: str) -> T:
+def _require_undoubted(value: T, *doubts: str) -> T:
     """The value; unknown where there are doubts."""
     if told := list(filter(None, doubts)):
         raise UnknownFact(told[0] if len(told) == 1 else "; ".join(told))
@@ -203,7 +203,7 @@ def _is_doubtful(process: Process) -> bool:
     return process.uid < 0 and bool(is_named or _step(process))
 
 
-def _doubt(process: Process) -> str:
+def _describe_doubt(process: Process) -> str:
     return f"whether process {process.pid} is what it calls itself cannot be told: this record is an older one"
 
 
@@ -222,7 +222,7 @@ def _gpu_process(process: Process) -> GpuProcess:
     return GpuProcess(process.pid, process.user, process.name, command, process.swap_bytes, gpus)
 
 
-def _hidden(reader: Reader, facts: Facts) -> str:
+def _why_hidden(reader: Reader, facts: Facts) -> str:
     """Why some processes cannot be seen, or empty."""
     if not reader.is_privileged:
         return "needs root: the open devices of other users' processes are hidden"
@@ -301,6 +301,6 @@ def has_gpu(nodes: Iterable[str]) -> bool:
     return any(map(_GPU.fullmatch, names)) and not names >= _PRIVILEGED
 
 
-def _sentences(gpu: tuple[GpuProcess, ...], containers: tuple[str, ...], jobs: tuple[str, ...]) -> tuple[str, ...]:
+def _make_sentences(gpu: tuple[GpuProcess, ...], containers: tuple[str, ...], jobs: tuple[str, ...]) -> tuple[str, ...]:
     processes = (f"process {one.pid} ({one.name}, {one.user}) holds a GPU" for one in gpu)
     return (*processes, *(f"the container {name} has a GPU" for name in containers), *(f"{job} runs" for job in jobs))

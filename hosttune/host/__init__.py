@@ -26,13 +26,13 @@ def open_reader(*, root: str | None = None, host: str | None = None, hardware: s
         from hosttune.host.record import read_record
 
         return read_record(host)
-    folder = _image(root)
+    folder = _find_image(root)
     if hardware and not folder:
         raise HosttuneError("--hardware needs --root", hint="to look at a record alone: --host RECORD")
     if folder:
         from hosttune.host.rooted import RootReader
 
-        return RootReader(folder, _hardware(hardware))
+        return RootReader(folder, _find_hardware(hardware))
     from hosttune.host.live import LiveReader
 
     _leave_callers_place()
@@ -41,10 +41,10 @@ def open_reader(*, root: str | None = None, host: str | None = None, hardware: s
 
 def open_writer(*, root: str | None = None, hardware: str | None = None) -> Writer:
     """As `open_reader`, for `apply` and `undo`. A record cannot be changed."""
-    if folder := _image(root):
+    if folder := _find_image(root):
         from hosttune.host.rooted import RootWriter
 
-        return RootWriter(folder, _hardware(hardware))
+        return RootWriter(folder, _find_hardware(hardware))
     from hosttune.host.live import LiveWriter
 
     _leave_callers_place()
@@ -59,7 +59,7 @@ def _leave_callers_place() -> None:
     lift_limits()
 
 
-def _image(root: str | None) -> str | None:
+def _find_image(root: str | None) -> str | None:
     """The folder whose files are another system than the one that runs here; None for that one. Raises HosttuneError
     for a folder that holds no system.
     """
@@ -73,7 +73,7 @@ def _image(root: str | None) -> str | None:
     return root
 
 
-def _hardware(path: str | None) -> Reader | None:
+def _find_hardware(path: str | None) -> Reader | None:
     if path is None:
         return None
     from hosttune.host.record import read_record

@@ -104,11 +104,11 @@ def _await(child: int, sources: dict[int, int], seconds: float | None) -> int | 
             status = _status_of(child) if status is None else status
             if seconds is None and not is_ending and (now := _progress_of(child)) != last:
                 last, until[0] = now, time.monotonic() + SILENT_S
-            if not _relay(sources, _EVERY_S if status is None else 0) and status is not None:
+            if not _relay_output(sources, _EVERY_S if status is None else 0) and status is not None:
                 return status
         # This process may have been stopped meanwhile, and the child have come to its end.
         if not is_ending and (status := _status_of(child) if status is None else status) is not None:
-            while _relay(sources, 0):
+            while _relay_output(sources, 0):
                 pass
             return status
         for number, wait_s in ((signal.SIGTERM, _TO_TIDY_S), (signal.SIGKILL, _TO_DIE_S)):
@@ -116,7 +116,7 @@ def _await(child: int, sources: dict[int, int], seconds: float | None) -> int | 
                 os.killpg(child, number)
             end = time.monotonic() + wait_s
             while time.monotonic() < end and _status_of(child) is None:
-                _relay(sources, _EVERY_S)
+                _relay_output(sources, _EVERY_S)
     return None
 
 
@@ -166,7 +166,7 @@ def _is_one_file() -> bool:
     return False
 
 
-def _relay(sources: dict[int, int], seconds: float) -> bool:
+def _relay_output(sources: dict[int, int], seconds: float) -> bool:
     """Print what has come within this time; False where nothing has."""
     is_told = False
     for reading in select.select(list(sources), [], [], seconds)[0]:

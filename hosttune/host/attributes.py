@@ -39,7 +39,7 @@ def flags_of(fd: int) -> int:
 
 
 def refuse_flags(fd: int, path: str) -> None:
-    """An immutable, append-only or sealed file is somebody's decision: it is never cleared here."""
+    """An immutable, append-only or sealed file is someone's decision: it is never cleared here."""
     flags = flags_of(fd)
     if flags & IMMUTABLE:
         raise Refused(f"{path} is immutable (chattr +i)", hint=f"if it may change: sudo chattr -i {quote(path)}")
@@ -60,7 +60,7 @@ def refuse_mount_point(folder: int, fd: int, path: str) -> None:
 
 
 def mount_id(fd: int) -> str:
-    """The id of the mount that a descriptor lies on, as in mountinfo; empty where the kernel does not tell."""
+    """The id of the mount that a descriptor is on, as in mountinfo; empty where the kernel does not tell."""
     try:
         lines = head_of(f"/proc/self/fdinfo/{fd}")[0].decode("ascii", "replace").splitlines()
         return next((line.split()[1] for line in lines if line.startswith("mnt_id:")), "")

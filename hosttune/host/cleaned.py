@@ -46,17 +46,19 @@ class Cleaned(str):
 
 def clean(text: str) -> Cleaned:
     """Text from outside, escaped and masked. What is clean already stays as it is."""
-    return text if isinstance(text, Cleaned) else Cleaned(safe(mask_told(text)), _SEAL)
+    return text if isinstance(text, Cleaned) else Cleaned(make_safe(mask_told(text)), _SEAL)
 
 
-def safe(text: str) -> str:
+def make_safe(text: str) -> str:
     """Text from outside, on one line: control, bidirectional, invisible and unassigned characters as escapes."""
     if text.isprintable() and not _INVISIBLE.search(text):
         return text
-    return "".join(char if char.isprintable() and not _INVISIBLE.match(char) else _escaped(char) for char in text)
+    return "".join(
+        char if char.isprintable() and not _INVISIBLE.match(char) else _escape_character(char) for char in text
+    )
 
 
-def _escaped(char: str) -> str:
+def _escape_character(char: str) -> str:
     code = ord(char)
     if char in "\n\t\r":
         return {"\n": "\\n", "\t": "\\t", "\r": "\\r"}[char]

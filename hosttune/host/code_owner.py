@@ -57,7 +57,7 @@ def owner_of_code(path: str) -> int | Unreadable:
     Unreadable names the place when two users have a say, when others can write, or when it cannot be checked. Group
     write permission counts as the owner's own if the group has no other member, as in OpenSSH of Debian.
     """
-    return _answer(path, _places)
+    return _answer(path, _walk_places)
 
 
 def owner_of_file(path: str) -> int | Unreadable:
@@ -67,14 +67,14 @@ def owner_of_file(path: str) -> int | Unreadable:
 
 def _answer(path: str, places_of: Callable[[str], _Places]) -> int | Unreadable:
     try:
-        return _owner(places_of(path))
+        return _find_owner(places_of(path))
     except _SharedCode as refusal:
         return Unreadable(str(refusal))
     except OSError as error:
         return Unreadable(f"{error.filename or path}: {error.strerror}")
 
 
-def _owner(places: _Places) -> int:
+def _find_owner(places: _Places) -> int:
     users: dict[int, _Place] = {}
     for place in places.values():
         if place.uid:
@@ -138,13 +138,13 @@ def _places_of_file(path: str) -> _Places:
     return found
 
 
-def _places(path: str) -> _Places:
+def _walk_places(path: str) -> _Places:
     found = _places_of_file(path)
     # Python cuts the last words off the path as it is written, and of the one without links.
     folders = [os.path.dirname(one) for one in (path, os.path.normpath(path), found.canonical)]
     searched = []  # from where Python looks for its standard library: `home`, else the folder of the file itself
     for folder in tuple(dict.fromkeys(folders)):
-        homes = [home for place in (folder, os.path.dirname(folder)) if (home := _home(found, place))]
+        homes = [home for place in (folder, os.path.dirname(folder)) if (home := _read_home(found, place))]
         for home in homes:
             folders += [home, _take_folder(found, home) or home]
         searched += homes or [folder] * (folder == os.path.dirname(found.canonical))
@@ -199,7 +199,7 @@ def _take_folder(found: _Places, path: str) -> str:
         return reached.canonical
 
 
-def _home(found: _Places, folder: str) -> str:
+def _read_home(found: _Places, folder: str) -> str:
     """The folder that pyvenv.cfg in `folder` names as `home`; empty without such a file."""
     if not (place := _take_folder(found, folder)):
         return ""
@@ -225,7 +225,7 @@ def _take_library(found: _Places, prefix: str) -> None:
     for lib in (f"{one.rstrip('/')}/{name}" for one in prefixes for name in ("lib", "lib64")):
         if not (folder := _take_folder(found, lib)):
             continue
-        for name in _names(found, folder, folder):
+        for name in _list_names(found, folder, folder):
             if name.startswith("python3"):
                 for library in (f"{folder}/{name}", *(f"{folder}/{name}/{one}" for one in _MODULE_FOLDERS)):
                     _take_entries(found, library)
@@ -245,7 +245,7 @@ def _take_entries(found: _Places, folder: str) -> None:
         found.listed.add(place)
         inner = os.open(".", _LOOK | os.O_DIRECTORY, dir_fd=reached.parent)
         try:
-            for name in _names(found, inner, place):
+            for name in _list_names(found, inner, place):
                 with suppress(FileNotFoundError):
                     _take_entry(found, inner, place, name, listed)
         finally:
@@ -282,8 +282,8 @@ def _take_entry(found: _Places, folder: int, place: str, name: str, listed: list
             _take(found, reached)
     elif path not in found:
         attributes = f"/proc/self/fd/{folder}/{name}"
-        has_acl = bool(info.st_mode & stat.S_IWGRP) and "system.posix_acl_access" in _attributes(attributes)
-        _note(found, path, found.mounters.owned(info), has_acl=has_acl)
+        has_acl = bool(info.st_mode & stat.S_IWGRP) and "system.posix_acl_access" in _list_attributes(attributes)
+        _note(found, path, found.mounters.set_owner(info), has_acl=has_acl)
 
 
 def _text_of(fd: int, path: str) -> str:
@@ -317,14 +317,14 @@ def _take_named(found: _Places, folder: str, path: str, text: str) -> None:
             _take_entries(found, inner)
 
 
-def _attributes(path: str) -> list[str]:
+def _list_attributes(path: str) -> list[str]:
     try:
         return os.listxattr(path, follow_symlinks=False)
     except OSError:
         return []
 
 
-def _names(found: _Places, folder: str | int, path: str) -> list[str]:
+def _list_names(found: _Places, folder: str | int, path: str) -> list[str]:
     names, are_all = names_in(folder, _MOST_ENTRIES)
     if not are_all:
         raise _SharedCode(f"{path} has more than {_MOST_ENTRIES} entries")

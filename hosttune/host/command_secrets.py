@@ -178,7 +178,7 @@ def mask_commands(text: str) -> str:
 def _mask_text(text: str, depth: int) -> str:
     if not _MAY_TAKE.search(text):
         return text
-    lines = _lines(mask_documents(text))
+    lines = _split_lines(mask_documents(text))
     return "".join(_mask_line(line, depth) if _MAY_TAKE.search(line) else line for line in lines)
 
 
@@ -203,7 +203,7 @@ def mask_documents(text: str) -> str:
     return "".join(lines)
 
 
-def _lines(text: str) -> Iterator[str]:
+def _split_lines(text: str) -> Iterator[str]:
     """The lines with their ends; one that a backslash or a pipe continues goes with the next."""
     kept: list[str] = []
     for line in text.splitlines(keepends=True):
@@ -243,7 +243,7 @@ def _mask_line(line: str, depth: int) -> str:
             if is_here:
                 piece = MASK
             else:
-                plain = piece if MASK in piece else _QUOTED.sub(_unquoted, piece[:LONGEST]).strip(_AROUND)
+                plain = piece if MASK in piece else _QUOTED.sub(_remove_quotes, piece[:LONGEST]).strip(_AROUND)
                 commands[command].words.append(_Word(piece, plain, len(pieces)))
             is_here = False
         elif token["here"]:
@@ -254,12 +254,12 @@ def _mask_line(line: str, depth: int) -> str:
     for one, is_given in zip(commands, _feeds_secret_reader(commands), strict=True):
         masked = mask_words(word.plain for word in one.words)
         said = _mask_echo(one.words) if is_given else repeat(None)
-        for word, new in zip(one.words, map(_either, masked, said), strict=True):
-            pieces[word.place] = _mask_quoted(word.raw, depth) if new is None else _requote(word.raw, new)
+        for word, new in zip(one.words, map(_take_either, masked, said), strict=True):
+            pieces[word.place] = _mask_quoted(word.raw, depth) if new is None else _quote_again(word.raw, new)
     return "".join(pieces)
 
 
-def _either(first: str | None, second: str | None) -> str | None:
+def _take_either(first: str | None, second: str | None) -> str | None:
     return second if first is None else first
 
 
@@ -281,11 +281,11 @@ def _next_command(operator: str, commands: list[_Command], command: int) -> int:
     return len(commands) - 1
 
 
-def _unquoted(match: re.Match[str]) -> str:
+def _remove_quotes(match: re.Match[str]) -> str:
     return next((part for part in match.groups() if part is not None), "")
 
 
-def _requote(raw: str, masked: str) -> str:
+def _quote_again(raw: str, masked: str) -> str:
     """A masked word in the quotes and brackets of the one that it replaces, so that JSON stays JSON."""
     if MASK in raw:
         return raw
@@ -330,7 +330,7 @@ def _feeds_secret_reader(commands: Sequence[_Command]) -> list[bool]:
             into[number] = into[number] or into[command.reader]
     return [
         (into[number] or (command.reader is not None and takes[command.reader]))
-        and any(_program(word.plain) in _SAYS for word in command.words)
+        and any(_name_program(word.plain) in _SAYS for word in command.words)
         for number, command in enumerate(commands)
     ]
 
@@ -343,13 +343,13 @@ def _is_secret_path(word: str) -> bool:
 def _may_take(words: Sequence[_Word]) -> bool:
     """Whether a command may take what it reads for a secret."""
     plain = [word.plain for word in words]
-    known = (name for name in map(_program, plain) if name in _PLAIN_READERS or name in _PROGRAMS)
+    known = (name for name in map(_name_program, plain) if name in _PLAIN_READERS or name in _PROGRAMS)
     return bool(words) and (_reads_secret(plain) or next(known, "") not in _PLAIN_READERS)
 
 
 def _reads_secret(words: Sequence[str]) -> bool:
     """Whether a command says that what it reads is a secret."""
-    names = set(map(_program, words))
+    names = set(map(_name_program, words))
     return (
         not _STDIN_READERS.isdisjoint(names)
         or any(map(_READS_STDIN.fullmatch, words))
@@ -366,10 +366,10 @@ def _mask_echo(words: Sequence[_Word]) -> Iterator[str | None]:
     is_said = False
     for word in words:
         yield MASK if is_said and not word.plain.startswith(("-", "$")) and not _is_secret_path(word.plain) else None
-        is_said = is_said or _program(word.plain) in _SAYS
+        is_said = is_said or _name_program(word.plain) in _SAYS
 
 
-def _program(word: str, *, is_first: bool = True) -> str:
+def _name_program(word: str, *, is_first: bool = True) -> str:
     """The program that a word may name: `/usr/bin/mysql`, `--entrypoint=mysql`, and, as the first word of a command,
     `ExecStart=mysql`; `ssh_command=sshpass` does anywhere, `o=net` further on names none.
     """
@@ -402,7 +402,7 @@ def _mask_words(words: Iterable[str]) -> Iterator[str | None]:
     for number, word in enumerate(words):
         is_value = asked is not _mask_nothing and (not word.startswith("-") or word in {"-", "--"})
         is_told = not word.startswith("-") and not (is_value and is_of_option) and _is_secret_word(after, word)
-        name = _program(word, is_first=number == 0)
+        name = _name_program(word, is_first=number == 0)
         if name in _PROGRAMS and name not in known:
             known.add(name)
             options += _PROGRAMS[name].options

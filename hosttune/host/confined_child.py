@@ -58,7 +58,7 @@ def watch(wanted: dict[str, Any], command: list[str]) -> int:
     """As the first process of the namespace: start the command, and end when it does."""
     child = os.fork()
     if child == 0:
-        confine(wanted)
+        confine_self(wanted)
         for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and a new program would
             signal.signal(number, signal.SIG_DFL)
         os.execv(command[0], command)  # noqa: S606 - a list of words, given by host/interpreter.py
@@ -68,7 +68,7 @@ def watch(wanted: dict[str, Any], command: list[str]) -> int:
             return status_of(status)
 
 
-def confine(wanted: dict[str, Any]) -> None:
+def confine_self(wanted: dict[str, Any]) -> None:
     machine = os.uname().machine
     if machine not in SYS_KEYCTL:
         raise OSError(0, f"the keyring of the session cannot be left on {machine}")

@@ -33,7 +33,7 @@ class Console:
     has_colour: bool
 
 
-def console(stream: TextIO) -> Console:
+def make_console(stream: TextIO) -> Console:
     """What `stream` can show, by COLUMNS, NO_COLOR (https://no-color.org), FORCE_COLOR (https://force-color.org) and
     TERM.
     """
@@ -73,7 +73,7 @@ def program_words(argv0: str | None = None, executable: str | None = None, *, py
     return (python or sys.executable, name) if last.endswith(".pyz") and not os.access(name, os.X_OK) else (name,)
 
 
-def program(argv0: str | None = None, executable: str | None = None) -> str:
+def spell_program(argv0: str | None = None, executable: str | None = None) -> str:
     """How a shell starts this program again, also under sudo: `hosttune` on secure_path, else an absolute path."""
     from hosttune import quoting
 
@@ -82,7 +82,7 @@ def program(argv0: str | None = None, executable: str | None = None) -> str:
     return last if len(words) == 1 and folder in SECURE_PATH else quoting.join(words)
 
 
-def archive() -> str:
+def find_archive() -> str:
     """The path of the self-contained file that this runs from; empty where it runs from no such file."""
     import zipfile
 
@@ -94,7 +94,7 @@ def starting_words(carried: str) -> tuple[str, ...]:
     """How systemd starts this program at another time: the self-contained file may be gone by then, or another's, so a
     copy of it is `carried` along.
     """
-    return (sys.executable, "-I", "-S", carried) if archive() else program_words()
+    return (sys.executable, "-I", "-S", carried) if find_archive() else program_words()
 
 
 def load(path: str) -> str:
@@ -122,15 +122,15 @@ def fill_input() -> None:
         os.open("/dev/null", os.O_RDONLY)
 
 
-def talk(text: str) -> None:
-    """Text for standard error, at once. Where nobody can read it (a full disk, a closed pipe) it is lost, and nothing
+def write_to_stderr(text: str) -> None:
+    """Text for standard error, at once. Where no one can read it (a full disk, a closed pipe) it is lost, and nothing
     else: what is under way is not to end half-way for it.
     """
     try:
         sys.stderr.write(text)
         sys.stderr.flush()
     except OSError:
-        discard(sys.stderr)
+        discard_output(sys.stderr)
 
 
 def is_gone(stream: TextIO) -> bool:
@@ -145,7 +145,7 @@ def is_gone(stream: TextIO) -> bool:
         return False
 
 
-def discard(stream: TextIO) -> None:
+def discard_output(stream: TextIO) -> None:
     """Point a stream, whose reader has gone away, to /dev/null: the interpreter flushes it once more at its end."""
     with suppress(OSError, ValueError):
         if is_gone(stream):

@@ -45,7 +45,7 @@ def ask(argv: Sequence[str]) -> Answer[Completed]:
     if not _ID.fullmatch(container):
         return ABSENT
     tree = FileTree("/")
-    for path in _paths(tree, container):
+    for path in _list_paths(tree, container):
         content, strangers = tree.read_guarded(path)
         if isinstance(content, Absent):
             continue
@@ -69,7 +69,7 @@ def devices_in(content: bytes) -> list[str] | Unreadable:
     return sorted({match[1] for match in found if match})
 
 
-def _paths(tree: FileTree, container: str) -> Iterator[str]:
+def _list_paths(tree: FileTree, container: str) -> Iterator[str]:
     for folder in _CONTAINERD:
         namespaces = tree.list(folder)
         if isinstance(namespaces, tuple):

@@ -70,7 +70,7 @@ class Completed:
 
 @frozen
 class Usage:
-    """What lies below a folder. Not `is_complete`: it is more than that, because the count stopped at its bound or
+    """What is below a folder. Not `is_complete`: it is more than that, because the count stopped at its bound or
     could not look everywhere.
     """
 
@@ -181,7 +181,7 @@ class Reader(Protocol):
     def space(self, path: str) -> Answer[Space]: ...
 
     def usage(self, path: str) -> Answer[Usage]:
-        """What lies below a folder, on its own file system; links are counted, not followed."""
+        """What is below a folder, on its own file system; links are counted, not followed."""
         ...
 
     def query(self, argv: Sequence[str], *, timeout_s: float = 10.0) -> Answer[Completed]:
@@ -265,7 +265,7 @@ class Writer(Reader, Protocol):
         ...
 
     def unmount(self, target: str) -> None:
-        """Unmount what was mounted last at `target`, while nobody uses it."""
+        """Unmount what was mounted last at `target`, while no one uses it."""
         ...
 
     def make_link(self, path: str, target: str) -> None:
@@ -307,7 +307,7 @@ class Writer(Reader, Protocol):
 
 
 class BeforeReader:
-    """What a Reader that stands before another one passes on as it is."""
+    """What a Reader that is before another one passes on as it is."""
 
     def __init__(self, base: Reader) -> None:
         self.base = base

@@ -3,8 +3,8 @@ Operator's driver container shows its root file system at /run/nvidia/driver, an
 libraries into a folder of their own (GoogleCloudPlatform/container-engine-accelerators, nvidia-driver-installer).
 
 That of a container is asked as NVIDIA's own validator does it, in a chroot (github.com/NVIDIA/gpu-operator,
-validator/main.go), but with no rights: chroot(8) as root, then nobody, with no_new_privs, so that nothing of the
-container is run with root's. The other one runs as nobody, too. Only a file of root's in folders that root alone may
+validator/main.go), but with no rights: chroot(8) as root, then no one, with no_new_privs, so that nothing of the
+container is run with root's. The other one runs as no one, too. Only a file of root's in folders that root alone may
 write is started.
 """
 
@@ -24,7 +24,7 @@ _SMI_BESIDE = "bin/nvidia-smi"
 _NOBODY = 65534
 
 
-def contained(argv: Sequence[str], root: str = ROOT, beside: str = BESIDE) -> tuple[str, ...] | Unreadable:
+def make_contained(argv: Sequence[str], root: str = ROOT, beside: str = BESIDE) -> tuple[str, ...] | Unreadable:
     """The command that asks a driver elsewhere; empty where this host has its own nvidia-smi, or there is no such
     driver. Unreadable where there is one that cannot be asked.
     """

@@ -19,7 +19,7 @@ class _Effort(threading.local):
 EFFORT = _Effort()
 
 
-def counted(content: T) -> T:
+def count_content(content: T) -> T:
     """The content of a file, or the names of a folder, once its length is counted."""
     EFFORT.spent += len(content) if isinstance(content, bytes) else sum(map(len, content))
     return content

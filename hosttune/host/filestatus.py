@@ -41,12 +41,12 @@ class FileStatus:
 
 def status_of(path: str) -> FileStatus | None:
     """What the kernel knows of the file, links followed; None where it is not there or may not be looked at."""
-    return _status(_AT_FDCWD, os.fsencode(path))
+    return _read_status(_AT_FDCWD, os.fsencode(path))
 
 
 def status_in(folder: int, name: str) -> FileStatus | None:
     """The same of a name in an open folder; no link is followed. Of a mount it is that of its top."""
-    return _status(folder, os.fsencode(name), _AT_SYMLINK_NOFOLLOW)
+    return _read_status(folder, os.fsencode(name), _AT_SYMLINK_NOFOLLOW)
 
 
 def status_without_links(path: str, avoided: Iterable[str]) -> FileStatus | None:
@@ -61,17 +61,17 @@ def status_without_links(path: str, avoided: Iterable[str]) -> FileStatus | None
             below = os.open(part, _PART, dir_fd=here)
             os.close(here)
             here = below
-        return _status(here, b"")
+        return _read_status(here, b"")
     except (OSError, ValueError):
         return None
     finally:
         os.close(here)
 
 
-def _status(folder: int, path: bytes, flags: int = 0) -> FileStatus | None:
+def _read_status(folder: int, path: bytes, flags: int = 0) -> FileStatus | None:
     buffer = ctypes.create_string_buffer(_SIZE)
     flags |= _AT_NO_AUTOMOUNT | _AT_STATX_DONT_SYNC | (0 if path else _AT_EMPTY_PATH)
-    if _statx()(folder, path, flags, _STATX_BASIC_STATS, buffer) != 0:
+    if _load_statx()(folder, path, flags, _STATX_BASIC_STATS, buffer) != 0:
         return None
     _, _, _, links, uid, _, mode, _, inode, size, blocks = _HEAD.unpack_from(buffer)
     major, minor, held_major, held_minor = _NUMBERS.unpack_from(buffer, _NUMBERS_AT)
@@ -80,7 +80,7 @@ def _status(folder: int, path: bytes, flags: int = 0) -> FileStatus | None:
 
 
 @cache
-def _statx() -> Any:
+def _load_statx() -> Any:
     function = ctypes.CDLL(None).statx  # glibc 2.28
     function.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_uint, ctypes.c_char_p]
     return function

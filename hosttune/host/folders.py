@@ -1,4 +1,4 @@
-"""Folders that files are written in: opened inside the root, made when missing, removed when empty; nobody else's."""
+"""Folders that files are written in: opened inside the root, made when missing, removed when empty; no one else's."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def opened_place(root: str, path: str, *, make: int | None = None) -> Iterator[F
         folders, name = found.missing[:-1], (found.missing[-1] if found.missing else found.name)
         if folders and make is None:
             raise FileNotFoundError(2, os.strerror(2), found.canonical)
-        folder = _made(found.parent, folders, make or 0o755)
+        folder = _make_folders(found.parent, folders, make or 0o755)
         try:
             yield FolderEntry(folder, name, found.canonical, not found.missing)
         finally:
@@ -66,7 +66,7 @@ def opened_parent(root: str, path: str) -> Iterator[tuple[int, str]]:
             if found.canonical != (above or "/"):
                 raise Refused(f"{above} is reached by a link; its place is {found.canonical}")
             _refuse_untrusted(found, root)
-            parent = _made(found.parent, (), 0o755)
+            parent = _make_folders(found.parent, (), 0o755)
             try:
                 yield parent, name
             finally:
@@ -97,7 +97,7 @@ def opened_entry(
         if not found.missing:
             yield found.parent, name  # a folder that may be written in need not be readable
             return
-        folder = _made(found.parent, found.missing, make or 0o755)
+        folder = _make_folders(found.parent, found.missing, make or 0o755)
         try:
             yield folder, name
         finally:
@@ -121,7 +121,7 @@ def sync_folder(folder: int) -> None:
         close(again)
 
 
-def _made(above: int, names: tuple[str, ...], mode: int) -> int:
+def _make_folders(above: int, names: tuple[str, ...], mode: int) -> int:
     """A descriptor of the innermost of `names` below `above`, all made and on disk."""
     folder = os.open(".", _FOLDER, dir_fd=above)
     for name in names:
@@ -141,7 +141,7 @@ def _made(above: int, names: tuple[str, ...], mode: int) -> int:
 
 
 def _refuse_untrusted(found: ResolvedPath, root: str, *, is_output: bool = False, owner: int = 0) -> None:
-    """Root follows no folder or link that somebody else could swap for another between two steps.
+    """Root follows no folder or link that someone else could swap for another between two steps.
 
     A sticky folder (/tmp) may be passed, because only its owner replaces an entry there, but not written in, unless
     `is_output`; then a folder of others is passed, too, where a real folder of root's follows (`host/output.py`). The

@@ -1,5 +1,5 @@
 """Files that were gathered from many hosts: which there are, what is in them, and a scratch file for what was made of
-them. They are somebody else's: nothing in them is trusted, and one that cannot be read is told, not raised.
+them. They are someone else's: nothing in them is trusted, and one that cannot be read is told, not raised.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def _leads_to_file(path: str) -> bool:
     return os.path.isfile(path) or not os.path.exists(path)
 
 
-def paired(paths: Iterable[str], *, wants_records: bool) -> list[str]:
+def pair_paths(paths: Iterable[str], *, wants_records: bool) -> list[str]:
     """The paths, each once. playbooks/check.yml leaves the record of a look beside its result (records/NAME.json, or
     NAME.record.json, and NAME.json): of the two, the one that is wanted.
     """
@@ -131,7 +131,7 @@ def paired(paths: Iterable[str], *, wants_records: bool) -> list[str]:
 
 
 def _result_of(path: str) -> str:
-    """Where the result of the same look lies, if `path` is a record of one; empty if it is not called like one."""
+    """Where the result of the same look is, if `path` is a record of one; empty if it is not called like one."""
     if path.endswith(RECORD_SUFFIX):
         return path.removesuffix(RECORD_SUFFIX) + SUFFIX
     folder, name = os.path.split(path)

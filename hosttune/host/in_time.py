@@ -72,12 +72,12 @@ def in_time(work: Mapping[str, Callable[[], bytes]], seconds: float) -> dict[str
             forget_streams()
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 signal.signal(number, signal.SIG_DFL)
-            _work(work, seconds, writing)
+            _work_off(work, seconds, writing)
         finally:
             os._exit(0)
     os.close(writing)
     try:
-        said = _frames(reading, time.monotonic() + seconds + _TO_DIE_S + _TO_SAY_S)
+        said = _read_frames(reading, time.monotonic() + seconds + _TO_DIE_S + _TO_SAY_S)
     finally:
         os.close(reading)
         with suppress(ProcessLookupError, PermissionError):
@@ -96,7 +96,7 @@ def in_time(work: Mapping[str, Callable[[], bytes]], seconds: float) -> dict[str
 
 def forget_imports() -> None:
     """None of the parent's other threads goes on in the child. What one of them was importing would be waited for
-    without end, under a lock that nobody gives back: it is imported anew (importlib/_bootstrap.py, `_ModuleLock`).
+    without end, under a lock that no one gives back: it is imported anew (importlib/_bootstrap.py, `_ModuleLock`).
     """
     getattr(importlib._bootstrap, "_module_locks", {}).clear()  # noqa: SLF001 - there is no other way to them
     for name, module in tuple(sys.modules.items()):
@@ -130,7 +130,7 @@ def _is_gone(child: int) -> bool:
     return False
 
 
-def _frames(reading: int, until: float) -> list[tuple[str, str, bytes]]:
+def _read_frames(reading: int, until: float) -> list[tuple[str, str, bytes]]:
     """What the child says: (name, kind, answer), each a frame of its length and `name NUL kind NUL answer`."""
     got = bytearray()
     while (left := until - time.monotonic()) > 0:
@@ -147,7 +147,7 @@ def _frames(reading: int, until: float) -> list[tuple[str, str, bytes]]:
     return found
 
 
-def _work(work: Mapping[str, Callable[[], bytes]], seconds: float, writing: int) -> None:
+def _work_off(work: Mapping[str, Callable[[], bytes]], seconds: float, writing: int) -> None:
     until = time.monotonic() + seconds
     lock = Lock()
     is_over = Event()
@@ -190,18 +190,18 @@ def _work(work: Mapping[str, Callable[[], bytes]], seconds: float, writing: int)
         is_over.set()
     pending = {name: thread for thread, name in tuple(at.items()) if thread.is_alive()}
     waits = {name: _waits_for(thread.ident).encode() for name, thread in pending.items()}
-    held = {name for name, thread in pending.items() if _state(f"task/{thread.native_id}", "self") == "D"}
-    left = _end({name: _programs(thread) for name, thread in pending.items()})
+    held = {name for name, thread in pending.items() if _read_state(f"task/{thread.native_id}", "self") == "D"}
+    left = _end({name: _list_programs(thread) for name, thread in pending.items()})
     for name, thread in pending.items():
-        still = name in held and _state(f"task/{thread.native_id}", "self") == "D"
-        where = _text(f"/proc/{left[name]}/wchan" if name in left else f"/proc/self/task/{thread.native_id}/wchan")
+        still = name in held and _read_state(f"task/{thread.native_id}", "self") == "D"
+        where = _read_text(f"/proc/{left[name]}/wchan" if name in left else f"/proc/self/task/{thread.native_id}/wchan")
         kind = "stuck" if name in left else "held" if still else "waits"
         say(name, kind, waits[name] + b"\0" + where.encode())
 
 
-def _programs(thread: Thread) -> tuple[int, ...]:
+def _list_programs(thread: Thread) -> tuple[int, ...]:
     """The programs that a thread has started and that have not ended (proc_tid_children(5))."""
-    return tuple(int(pid) for pid in _text(f"/proc/self/task/{thread.native_id}/children").split())
+    return tuple(int(pid) for pid in _read_text(f"/proc/self/task/{thread.native_id}/children").split())
 
 
 def _end(programs: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
@@ -211,19 +211,19 @@ def _end(programs: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
             os.killpg(pid, signal.SIGKILL) if os.getpgid(pid) == pid else os.kill(pid, signal.SIGKILL)
     until = time.monotonic() + _TO_DIE_S
     while True:
-        left = {name: pid for name, own in programs.items() for pid in own if _state("", str(pid)) not in "ZX"}
+        left = {name: pid for name, own in programs.items() for pid in own if _read_state("", str(pid)) not in "ZX"}
         if not left or time.monotonic() > until:
             return left
         time.sleep(0.01)
 
 
-def _state(task: str, process: str) -> str:
+def _read_state(task: str, process: str) -> str:
     """The letter of proc_pid_stat(5): D waits where no signal comes; Z has ended; X for one that is not there."""
-    words = _text(f"/proc/{process}/{task}/stat").rpartition(")")[2].split()
+    words = _read_text(f"/proc/{process}/{task}/stat").rpartition(")")[2].split()
     return words[0] if words else "X"
 
 
-def _text(path: str) -> str:
+def _read_text(path: str) -> str:
     return head_text(path)
 
 

@@ -4,7 +4,7 @@
 the answer. What is run is fixed here. The interpreter is a user's file, and identity comes from who wrote the code,
 never from who asks: every place that this Python reads belongs to one user or to root (host/code_owner.py). With root's
 rights setpriv(1) first becomes that user for good (all ids, no capabilities, no_new_privs), with an environment of our
-own; code that only root can change is run as nobody.
+own; code that only root can change is run as no one.
 Nothing of it outlives the answer (host/confined_child.py). The Python of a job is started inside the control groups,
 resource limits, CPUs and priority of that job (host/job_limits.py), or not at all. One that a path names is started in
 our own control groups, since no job of its owner is known.
@@ -28,7 +28,7 @@ from hosttune.host.door import Completed
 from hosttune.host.job_limits import JobConfinement, fields_of, limits_of, why_other_view
 from hosttune.host.named import answer_of
 from hosttune.host.paths import walk
-from hosttune.host.process import Ended, bounded, locate
+from hosttune.host.process import Ended, locate, run_bounded
 from hosttune.host.process_memory import head_in_time
 from hosttune.textfiles import own_file
 from hosttune.values import Answer, Unreadable
@@ -113,7 +113,7 @@ def _answer(found: Interpreter, question: str, limits: JobConfinement, job: int)
         return command
     words = [*command, "-B", "-c", QUESTIONS[question]]
     passed = (job,) if job >= 0 else ()
-    answer = bounded(words, environment_of(found.uid), timeout_s=TIMEOUT_S, limit=OUTPUT_LIMIT, passed=passed)
+    answer = run_bounded(words, environment_of(found.uid), timeout_s=TIMEOUT_S, limit=OUTPUT_LIMIT, passed=passed)
     if isinstance(answer, Ended):
         detail = answer.detail.replace(os.path.basename(words[0]), found.path, 1)
         return Unreadable(detail) if answer.why == "start" else Completed(TIMED_OUT, b"", detail.encode())
@@ -139,7 +139,7 @@ def command_of(found: Interpreter, euid: int, limits: JobConfinement = _OURS, jo
     if child is None:
         return Unreadable("hosttune is not complete: host/confined_child.py is missing")
     if found.groups is None:
-        groups = "--init-groups" if _entry(found.uid) else "--clear-groups"
+        groups = "--init-groups" if _find_entry(found.uid) else "--clear-groups"
     else:
         groups = f"--groups={','.join(map(str, found.groups))}" if found.groups else "--clear-groups"
     wanted = {
@@ -157,12 +157,12 @@ def _is_of_root(found: Interpreter) -> bool:
 
 def environment_of(uid: int) -> dict[str, str]:
     """All that the child sees of an environment: neither root's, nor the caller's, nor the job's."""
-    entry = _entry(uid)
+    entry = _find_entry(uid)
     home = entry[1] if entry else "/nonexistent"
     return {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": home, "LC_ALL": "C.UTF-8", "OMP_NUM_THREADS": "1"}
 
 
-def _entry(uid: int) -> tuple[str, str] | None:
+def _find_entry(uid: int) -> tuple[str, str] | None:
     """(name, home) of a user that the machine knows."""
     import pwd
 
@@ -232,14 +232,14 @@ def _found_in_time(name: str, look: Callable[[], Interpreter | Unreadable]) -> I
     folders on any other one can be made to take their time.
     """
 
-    def told() -> bytes:
+    def run_program() -> bytes:
         found = look()
         if isinstance(found, Unreadable):
             return json.dumps({"reason": found.reason}).encode()
         return json.dumps([found.path, found.uid, found.gid, found.groups, found.is_roots]).encode()
 
     try:
-        said = json.loads(answer_of(ascii(name), told))
+        said = json.loads(answer_of(ascii(name), run_program))
     except OSError as error:
         return Unreadable(f"{name}: {error.strerror}")
     if isinstance(said, dict):
@@ -261,7 +261,7 @@ def _look_for(folder: int, pid: int) -> Interpreter | Unreadable:
     if refused := why_other_view(folder, pid):
         return refused
     running = os.stat("exe", dir_fd=folder)
-    for path in _candidates(folder):
+    for path in _list_candidates(folder):
         try:
             with walk("/", path) as reached:  # the kernel's own walk knows no bound of what links add
                 info = None if reached.missing else reached.stat()
@@ -281,10 +281,10 @@ def _of_one_user(path: str, uid: int, gid: int, status: Mapping[str, str]) -> In
     return Interpreter(path, uid, gid, tuple(int(word) for word in status.get("Groups", "").split()))
 
 
-def _candidates(folder: int) -> list[str]:
+def _list_candidates(folder: int) -> list[str]:
     """Where the program may be: as it was called, from its folder, in its environment, on its PATH, as it runs."""
-    called = os.fsdecode(_memory(folder, "cmdline").split(b"\0")[0])
-    own = dict(os.fsdecode(one).partition("=")[::2] for one in _memory(folder, "environ").split(b"\0"))
+    called = os.fsdecode(_read_memory(folder, "cmdline").split(b"\0")[0])
+    own = dict(os.fsdecode(one).partition("=")[::2] for one in _read_memory(folder, "environ").split(b"\0"))
     found = [called]
     if "/" in called:
         found.append(f"{os.readlink('cwd', dir_fd=folder)}/{called}")
@@ -295,7 +295,7 @@ def _candidates(folder: int) -> list[str]:
     return [path for path in found if path.startswith("/") and "\n" not in path]
 
 
-def _memory(folder: int, name: str) -> bytes:
+def _read_memory(folder: int, name: str) -> bytes:
     """A file of /proc/PID that its owner can lock; nothing of one with more than 64 KiB. Raises OSError."""
     content, is_whole = head_in_time(name, dir_fd=folder)
     return content if is_whole else b""

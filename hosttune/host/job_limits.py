@@ -64,14 +64,14 @@ def limits_of(folder: int, pid: int) -> JobConfinement | Unreadable:
         _require_same_view(folder, pid)
         status = fields_of(folder)
         _require_no_filter(folder, pid, status)
-        cgroups = _cgroups(folder, pid)
+        cgroups = _read_cgroups(folder, pid)
         free = min((_free_bytes(group) for group in cgroups), default=_INFINITE)
     except _Unrepeatable as refusal:
         return Unreadable(str(refusal))
-    rlimits = _rlimits(whole_file(folder, "limits").decode())
+    rlimits = _parse_rlimits(whole_file(folder, "limits").decode())
     data = rlimits.get(resource.RLIMIT_DATA, (resource.RLIM_INFINITY,) * 2)
     if free < _INFINITE:
-        rlimits[resource.RLIMIT_DATA] = (_least(data[0], free), _least(data[1], free))
+        rlimits[resource.RLIMIT_DATA] = (_take_least(data[0], free), _take_least(data[1], free))
     rlimits[resource.RLIMIT_CORE] = (0, 0)
     nice = int(whole_file(folder, "stat").rpartition(b")")[2].split()[16])  # proc_pid_stat(5), field 19
     allowed = number_list(status.get("Cpus_allowed_list", ""))
@@ -102,14 +102,14 @@ def why_other_view(folder: int, pid: int) -> Unreadable | None:
 
 def _require_same_view(folder: int, pid: int) -> None:
     for name in _NAMESPACES:
-        if _namespace(f"ns/{name}", folder) != _namespace(f"/proc/self/ns/{name}"):
+        if _read_namespace(f"ns/{name}", folder) != _read_namespace(f"/proc/self/ns/{name}"):
             raise _Unrepeatable(f"process {pid} has its own {name} namespace: it runs in a container")
     root, own = os.stat("root", dir_fd=folder), os.stat("/")
     if (root.st_dev, root.st_ino) != (own.st_dev, own.st_ino):
         raise _Unrepeatable(f"process {pid} has another root folder: it runs in a container")
 
 
-def _namespace(path: str, folder: int | None = None) -> str:
+def _read_namespace(path: str, folder: int | None = None) -> str:
     """Empty where the kernel has no namespaces of this kind."""
     try:
         return os.readlink(path, dir_fd=folder)
@@ -131,12 +131,12 @@ def _require_no_filter(folder: int, pid: int, status: Mapping[str, str]) -> None
         raise _Unrepeatable(f"process {pid} is confined by a security module, which a new process would not be")
 
 
-def _cgroups(folder: int, pid: int) -> tuple[str, ...]:
+def _read_cgroups(folder: int, pid: int) -> tuple[str, ...]:
     own = head_text("/proc/self/cgroup")
-    return _folders(whole_file(folder, "cgroup").decode("utf-8", "replace"), own, parse(own_mounts()), pid)
+    return _find_folders(whole_file(folder, "cgroup").decode("utf-8", "replace"), own, parse(own_mounts()), pid)
 
 
-def _folders(text: str, own: str, mounts: Iterable[MountLine], pid: int) -> tuple[str, ...]:
+def _find_folders(text: str, own: str, mounts: Iterable[MountLine], pid: int) -> tuple[str, ...]:
     """The folder of a process in each hierarchy. Hierarchies that are not mounted need the same group as ours."""
     mounts = tuple(mounts)
     if not text:
@@ -173,12 +173,12 @@ def _free_bytes(group: str) -> int:
     """
     free = _INFINITE
     while True:
-        state = _word(group, "freezer.state") or _word(group, "cgroup.freeze")
+        state = _read_word(group, "freezer.state") or _read_word(group, "cgroup.freeze")
         if state not in ("", "THAWED", "0"):
             raise _Unrepeatable(f"{group} is frozen")
-        if _word(group, "memory.oom.group") == "1":
+        if _read_word(group, "memory.oom.group") == "1":
             raise _Unrepeatable(f"{group} is ended as a whole when it is out of memory (memory.oom.group)")
-        free = min(free, _left(group))
+        free = min(free, _count_left(group))
         if free < LEAST_FREE:
             raise _Unrepeatable(f"{group} has {max(free, 0) >> 20} MiB of memory left, less than {LEAST_FREE >> 20}")
         above = os.path.dirname(group)
@@ -187,10 +187,10 @@ def _free_bytes(group: str) -> int:
         group = above
 
 
-def _left(group: str) -> int:
-    words = [_word(group, name) for name in ("memory.max", "memory.high", "memory.limit_in_bytes")]
+def _count_left(group: str) -> int:
+    words = [_read_word(group, name) for name in ("memory.max", "memory.high", "memory.limit_in_bytes")]
     most = [int(word) for word in words if word.isdecimal()]
-    used = _word(group, "memory.current") or _word(group, "memory.usage_in_bytes")
+    used = _read_word(group, "memory.current") or _read_word(group, "memory.usage_in_bytes")
     if not most or min(most) >= _INFINITE or not used.isdecimal():
         return _INFINITE
     rows = dict(line.split()[:2] for line in head_text(f"{group}/memory.stat").splitlines() if len(line.split()) > 1)
@@ -198,11 +198,11 @@ def _left(group: str) -> int:
     return min(most) - int(used) + int(cache)
 
 
-def _word(group: str, name: str) -> str:
+def _read_word(group: str, name: str) -> str:
     return head_text(f"{group}/{name}").strip()
 
 
-def _rlimits(text: str) -> dict[int, tuple[int, int]]:
+def _parse_rlimits(text: str) -> dict[int, tuple[int, int]]:
     found = {}
     for line in text.splitlines():
         name, values = line[:25].strip(), line[25:].split()
@@ -213,5 +213,5 @@ def _rlimits(text: str) -> dict[int, tuple[int, int]]:
     return found
 
 
-def _least(limit: int, most: int) -> int:
+def _take_least(limit: int, most: int) -> int:
     return most if limit == resource.RLIM_INFINITY else min(limit, most)

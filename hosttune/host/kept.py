@@ -26,7 +26,7 @@ _FORMAT = 1
 _LIMIT = 1 << 20  # bytes of a kept answer
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-# Files, by their size and times; of a folder, all that lies in it.
+# Files, by their size and times; of a folder, all that is in it.
 _STATED = (
     "/var/lib/dpkg/status", "/var/lib/dpkg/updates", "/var/lib/apt/lists", "/etc/apt/sources.list",
     "/etc/apt/sources.list.d", "/etc/apt/preferences", "/etc/apt/preferences.d", "/etc/apt/apt.conf",
@@ -80,22 +80,22 @@ def digest(argv: Sequence[str], root: str = "/") -> str:
 
     from hosttune import __version__
 
-    parts = [f"{_FORMAT} {__version__}", "\0".join(argv), os.uname().release, *_traits(root)]
+    parts = [f"{_FORMAT} {__version__}", "\0".join(argv), os.uname().release, *_list_traits(root)]
     return hashlib.sha256("\n".join(parts).encode("utf-8", "surrogateescape")).hexdigest()
 
 
-def _traits(root: str) -> Iterator[str]:
+def _list_traits(root: str) -> Iterator[str]:
     release = os.uname().release
     for path in (*_STATED, f"/lib/modules/{release}/modules.dep"):
-        yield from _stated(os.path.join(root, path.lstrip("/")), deep=path != "/boot")
+        yield from _list_stats(os.path.join(root, path.lstrip("/")), deep=path != "/boot")
     devices = os.path.join(root, _DEVICES.lstrip("/"))
-    for slot in _names(devices):
-        if _content(f"{devices}/{slot}/vendor").strip() == b"0x10de":
-            yield f"{slot} {_content(f'{devices}/{slot}/modalias')!r}"
-    yield repr(_content(os.path.join(root, _SECURE_BOOT.lstrip("/"))))
+    for slot in _list_names(devices):
+        if _read_content(f"{devices}/{slot}/vendor").strip() == b"0x10de":
+            yield f"{slot} {_read_content(f'{devices}/{slot}/modalias')!r}"
+    yield repr(_read_content(os.path.join(root, _SECURE_BOOT.lstrip("/"))))
 
 
-def _stated(path: str, *, deep: bool) -> Iterator[str]:
+def _list_stats(path: str, *, deep: bool) -> Iterator[str]:
     try:
         info = os.stat(path)
     except OSError as error:
@@ -103,21 +103,21 @@ def _stated(path: str, *, deep: bool) -> Iterator[str]:
         return
     yield f"{path} {info.st_mtime_ns} {info.st_ctime_ns} {info.st_size if stat.S_ISREG(info.st_mode) else 0}"
     if deep and stat.S_ISDIR(info.st_mode):
-        for name in _names(path):
+        for name in _list_names(path):
             with suppress(OSError):
                 entry = os.stat(f"{path}/{name}")
                 if stat.S_ISREG(entry.st_mode):
                     yield f"{name} {entry.st_mtime_ns} {entry.st_size}"
 
 
-def _names(folder: str) -> list[str]:
+def _list_names(folder: str) -> list[str]:
     try:
         return sorted(os.listdir(folder))
     except OSError:
         return []
 
 
-def _content(path: str) -> bytes:
+def _read_content(path: str) -> bytes:
     try:
         with open(path, "rb") as file:
             return file.read(4096)

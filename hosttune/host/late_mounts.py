@@ -63,7 +63,7 @@ class Looker:
         if (self._owner != os.getpid() or self._child < 0) and not self._has_started(look):
             return look(*words)
         try:
-            told = self._told(words, ANSWER_S if len(_silent) < _FEW else ANSWER_S / 20)
+            told = self._read_answer(words, ANSWER_S if len(_silent) < _FEW else ANSWER_S / 20)
         except BaseException:  # its answer would be taken for that of the next question
             self._leave_behind()
             raise
@@ -119,7 +119,7 @@ class Looker:
         finally:
             os._exit(0)
 
-    def _told(self, words: tuple[Any, ...], seconds: float) -> tuple[Any, int] | None:
+    def _read_answer(self, words: tuple[Any, ...], seconds: float) -> tuple[Any, int] | None:
         with suppress(OSError):
             _send(self._to, pickle.dumps(words))
             if select.select([self._from], [], [], seconds)[0] and (content := _receive(self._from)):

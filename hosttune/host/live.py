@@ -10,7 +10,7 @@ from hosttune.errors import Refused
 from hosttune.host.bounded import MOST_NAMES, names_in
 from hosttune.host.cleaned import Cleaned
 from hosttune.host.door import LOCK_HOLDER, Completed, Process, ReaderKind, Rehearsal, Space, Stat, Usage
-from hosttune.host.effort import counted
+from hosttune.host.effort import count_content
 from hosttune.host.late_mounts import Looker
 from hosttune.host.process import Ended, act, last_lines, look
 from hosttune.host.tree import FileTree, Stranger
@@ -92,9 +92,9 @@ class LiveReader(FileTree):
         if argv[0] == LOCK_HOLDER:
             return self.lock_holder(argv[1])
         if program == "nvidia-smi":
-            from hosttune.host.driver_root import contained
+            from hosttune.host.driver_root import make_contained
 
-            command = contained(argv)
+            command = make_contained(argv)
             if isinstance(command, Unreadable):
                 return command
             if command == () and (reason := _nvidia_smi_would_write()):
@@ -109,7 +109,7 @@ class LiveReader(FileTree):
         if isinstance(answer, Ended):
             return Unreadable(answer.detail)
         if isinstance(answer, Completed):
-            counted(answer.stdout)
+            count_content(answer.stdout)
         return answer
 
     def rehearse_fstab(self, before: bytes, after: bytes, tmpfs_options: tuple[str, ...]) -> Answer[Rehearsal]:
@@ -123,9 +123,9 @@ class LiveReader(FileTree):
         return untried_by() if os.geteuid() == 0 else ()  # without root nothing is put in place
 
     def processes(self) -> Answer[tuple[Process, ...]]:
-        from hosttune.host.proc import processes
+        from hosttune.host.proc import list_processes
 
-        return processes()
+        return list_processes()
 
 
 def _answer_by_us(argv: Sequence[str], timeout_s: float) -> Answer[Completed]:
@@ -168,9 +168,9 @@ class LiveWriter(LiveReader):
         remove(self.root, path, expected=expected)
 
     def overwrite(self, path: str, content: bytes, *, expected: bytes) -> None:
-        from hosttune.host.replace import overwrite
+        from hosttune.host.replace import overwrite_bytes
 
-        overwrite(self.root, path, content, expected=expected)
+        overwrite_bytes(self.root, path, content, expected=expected)
 
     def set_value(self, path: str, text: str) -> None:
         canonical = self.resolve(path)
@@ -208,7 +208,7 @@ class LiveWriter(LiveReader):
         unmount(target)
 
     def run(self, argv: Sequence[str], *, timeout_s: float) -> Completed:
-        return finished(argv, act(argv, timeout_s=timeout_s))
+        return require_finished(argv, act(argv, timeout_s=timeout_s))
 
     def append(self, path: str, data: bytes) -> None:
         from hosttune.host.own import append
@@ -226,9 +226,9 @@ class LiveWriter(LiveReader):
         remove_link(self.root, path, expected=expected)
 
     def publish(self, path: str, new: FileValue | Absent) -> None:
-        from hosttune.host.output import publish
+        from hosttune.host.output import publish_file
 
-        publish(self.root, path, new)
+        publish_file(self.root, path, new)
 
     def log(self, message: Cleaned, message_id: str = "") -> None:
         from hosttune.host.own import log
@@ -241,12 +241,12 @@ class LiveWriter(LiveReader):
         discard_leftovers(self.root, path)
 
     def operator(self) -> str:
-        from hosttune.host.own import operator
+        from hosttune.host.own import name_operator
 
-        return operator()
+        return name_operator()
 
 
-def finished(argv: Sequence[str], answer: Completed | Absent | Ended) -> Completed:
+def require_finished(argv: Sequence[str], answer: Completed | Absent | Ended) -> Completed:
     """The answer of a program that changes something, or Refused with what it said."""
     if isinstance(answer, Absent):
         raise Refused(f"{argv[0]} is not installed")

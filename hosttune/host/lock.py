@@ -32,7 +32,7 @@ def _take(fd: int, wait_s: float) -> None:
 
 
 @contextmanager
-def locked(path: str = PATH, wait_s: float = 0.0) -> Iterator[None]:
+def hold_lock(path: str = PATH, wait_s: float = 0.0) -> Iterator[None]:
     """Hold the lock. Raises Refused, naming the holder, when another run holds it, and goes on for `wait_s` seconds."""
     try:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)

@@ -36,7 +36,7 @@ class _MountAttr(ctypes.Structure):
     )
 
 
-def topmost(target: str) -> MountLine:
+def find_topmost(target: str) -> MountLine:
     """The mount that is seen at `target`: of several stacked there, the last. Raises Refused when nothing is mounted
     there.
     """
@@ -52,13 +52,13 @@ def set_atime(target: str, mode: str) -> None:
     """
     if mode not in ATIME_VALUES:
         raise Refused(f"{mode} is no atime mode", hint=f"there is: {', '.join(ATIME_VALUES)}")
-    mount = topmost(target)
+    mount = find_topmost(target)
     try:
         fd = os.open(target, os.O_PATH | os.O_CLOEXEC)
     except OSError as error:
         raise Refused(f"{target} cannot be opened: {error.strerror}") from None
     try:
-        if mount_id(fd) not in ("", str(mount.id)):  # somebody turned the way to it
+        if mount_id(fd) not in ("", str(mount.id)):  # someone turned the way to it
             raise Refused(f"{target} leads to another mount now", hint="run the plan again")
         failed = _mount_setattr(fd, ATIME_VALUES[mode])
         if failed == errno.ENOSYS:
@@ -73,7 +73,7 @@ def set_atime(target: str, mode: str) -> None:
         raise Refused(f"{target} is not the root of a mount")
     if failed:
         raise Refused(f"the atime mode of {target} cannot be set: {os.strerror(failed)}")
-    _verify(mount, topmost(target), mode)
+    _verify(mount, find_topmost(target), mode)
 
 
 def _verify(before: MountLine, now: MountLine, mode: str) -> None:

@@ -33,9 +33,9 @@ class Mounters(dict[int, int]):
         info = os.fstat(fd)
         if info.st_dev not in self:
             self[info.st_dev] = mounter_of(fd)
-        return self.owned(info)
+        return self.set_owner(info)
 
-    def owned(self, info: os.stat_result) -> os.stat_result:
+    def set_owner(self, info: os.stat_result) -> os.stat_result:
         """The same for a file on a file system that is known here."""
         if not (uid := self[info.st_dev]):
             return info

@@ -74,7 +74,7 @@ def ids_of_any_server(mounts: Iterable[MountLine], read: Callable[[str], bytes])
     are `-hosts` (auto.master(5)), all maps that are programs, which get the name and print a server (auto.net and
     auto.smb come with autofs), and maps of the site whose line for all other names (`*`) has the name (`&`) for a
     server (autofs(5)). The source of the autofs mount is the map's name. `read` gives a file below /etc or /usr, empty
-    where it cannot: to read another one could mount something, so a map that lies elsewhere counts as one of these.
+    where it cannot: to read another one could mount something, so a map that is elsewhere counts as one of these.
     """
     by_id = {mount.id: mount for mount in mounts}
     has_any = {one.id for one in by_id.values() if one.fstype == "autofs" and _has_any_server(one.source, read)}
@@ -163,7 +163,7 @@ def print_line(mount: MountLine) -> str:
     return f"{head} {middle} - {encode(mount.fstype)} {encode(mount.source)} {','.join(mount.super_options)}"
 
 
-def visible(mounts: Iterable[MountLine]) -> frozenset[int]:
+def find_visible(mounts: Iterable[MountLine]) -> frozenset[int]:
     """The ids of the mounts that a path can reach.
 
     A mount is hidden by one mounted on its own root (same target, and it is the parent), by a sibling on a folder above
@@ -200,7 +200,7 @@ def folders_above(path: str) -> list[str]:
 def topmost_at(mounts: Iterable[MountLine], target: str) -> MountLine | None:
     """The mount that a path through `target` reaches, or None when nothing reachable is mounted there."""
     lines = tuple(mounts)
-    seen = visible(lines)
+    seen = find_visible(lines)
     return next((mount for mount in lines if mount.target == target and mount.id in seen), None)
 
 
@@ -208,19 +208,19 @@ def topmost_at(mounts: Iterable[MountLine], target: str) -> MountLine | None:
 def mounts_by_target(content: bytes) -> Mapping[str, MountLine]:
     """The mount that a path through each target reaches. Made once for a table, as each target is asked for."""
     lines = parse(content)
-    seen = visible(lines)
+    seen = find_visible(lines)
     return MappingProxyType({mount.target: mount for mount in reversed(lines) if mount.id in seen})
 
 
-def holding(content: bytes, path: str) -> MountLine | None:
-    """The mount on which a path lies, or would lie; None where the table tells none."""
+def find_holding(content: bytes, path: str) -> MountLine | None:
+    """The mount on which a path is, or would lie; None where the table tells none."""
     return next((mount for mount in _deepest_first(content) if _is_on(path, mount.target)), None)
 
 
 @lru_cache(maxsize=2)
 def _deepest_first(content: bytes) -> tuple[MountLine, ...]:
     lines = parse(content)
-    seen = visible(lines)
+    seen = find_visible(lines)
     return tuple(sorted((one for one in lines if one.id in seen), key=lambda one: -len(one.target)))
 
 
@@ -239,7 +239,7 @@ def with_atime(content: bytes, mount_id: int, word: str) -> bytes:
 def with_mount(content: bytes, device: str, source: str, target: str, fstype: str, options: tuple[str, ...]) -> bytes:
     """The same table with one more mount at its end: a block device (major:minor) on `target`."""
     mounts = parse(content)
-    above = [mount for mount in mounts if mount.id in visible(mounts) and _is_on(target, mount.target)]
+    above = [mount for mount in mounts if mount.id in find_visible(mounts) and _is_on(target, mount.target)]
     parent = max(above, key=lambda mount: len(mount.target)).id if above else 1
     number = max((mount.id for mount in mounts), default=0) + 1
     flags = [word for word in options if word in ("ro", "nosuid", "nodev", "noexec", "nodiratime")]

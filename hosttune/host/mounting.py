@@ -6,7 +6,7 @@ import os
 
 from hosttune.errors import HosttuneError, Refused
 from hosttune.host.folders import opened_parent
-from hosttune.host.mountapi import topmost
+from hosttune.host.mountapi import find_topmost
 from hosttune.host.mountinfo import MountLine
 from hosttune.host.process import Ended, act
 from hosttune.quoting import quote
@@ -18,19 +18,19 @@ TIMEOUT_S = 60.0
 def mount(device: str, target: str, fstype: str, options: str) -> None:
     """Mount a block device on a folder, as its line in fstab says it. Raises Refused when it does not get there."""
     with opened_parent("/", target):
-        pass  # nobody else may turn the way to it
+        pass  # no one else may turn the way to it
     words = ("--types", fstype, "--options", options, "--source", device, "--target", target)
     _run(("mount", *words), f"{device} cannot be mounted at {target}")
-    found = topmost(target)  # with `nofail`, mount(8) succeeds without a device as well
+    found = find_topmost(target)  # with `nofail`, mount(8) succeeds without a device as well
     if not _is_device(found, device):
         raise HosttuneError(f"{target}: {found.source} is mounted there, not {device}")
 
 
 def unmount(target: str) -> None:
-    """Unmount what was mounted last at `target`; never lazily. Raises Refused while somebody uses it, and where others
+    """Unmount what was mounted last at `target`; never lazily. Raises Refused while someone uses it, and where others
     than root can turn the way to it.
     """
-    topmost(target)
+    find_topmost(target)
     with opened_parent("/", target):
         pass
     hint = f"see who: fuser -vm {quote(target)}; then undo again"

@@ -91,7 +91,7 @@ def can_hang(path: str) -> bool:
 def served_mounts() -> tuple[str, ...]:
     """Where file systems are mounted that wait for a server."""
     lines = own_mounts().removesuffix(b"\n").split(b"\n")  # a name can have a carriage return
-    found = (line.split(b" ", 5)[4] for line in lines if waits_for_server(_type(line)))
+    found = (line.split(b" ", 5)[4] for line in lines if waits_for_server(_read_type(line)))
     return tuple(decode(os.fsdecode(one)) for one in found if one != _AUTOMOUNT)
 
 
@@ -114,7 +114,7 @@ def require_answer(path: str, seconds: float) -> None:
     answer_of(path, look, seconds)
 
 
-def _type(line: bytes) -> str:
+def _read_type(line: bytes) -> str:
     """The type in a line of mountinfo, whose fields hold no blank."""
     return line.partition(b" - ")[2].split(b" ", 1)[0].decode("utf-8", "replace")
 
@@ -216,5 +216,5 @@ def _is_of_the_kernel(fd: int, info: os.stat_result) -> bool:
         return False  # on a block device
     own = mount_id(fd).encode()
     lines = own_mounts().split(b"\n")
-    fstype = next((_type(line) for line in lines if line.split(b" ", 1)[0] == own), "")
+    fstype = next((_read_type(line) for line in lines if line.split(b" ", 1)[0] == own), "")
     return fstype in _OF_THE_KERNEL or (not fstype and info.st_blocks == 0 and info.st_size in {0, 4096})

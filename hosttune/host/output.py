@@ -70,7 +70,7 @@ def _save(path: str, content: bytes, mode: int, root: str, make: int | None, own
             raise
 
 
-def publish(root: str, path: str, new: FileValue | Absent) -> None:
+def publish_file(root: str, path: str, new: FileValue | Absent) -> None:
     """Write a file below `root` as `save` does, or remove it. Raises HosttuneError."""
     if isinstance(new, FileValue):
         with _name_path(path):

@@ -14,7 +14,7 @@ from dataclasses import replace as with_
 from hosttune.errors import Conflict, Refused
 from hosttune.host.cleaned import Cleaned
 from hosttune.host.door import BeforeReader, Completed, Process, Reader, ReaderKind, Space, Stat
-from hosttune.host.mountinfo import MountLine, holding, parse, topmost_at, with_atime, with_mount, without_mount
+from hosttune.host.mountinfo import MountLine, find_holding, parse, topmost_at, with_atime, with_mount, without_mount
 from hosttune.host.simulate import DPKG_STATUS
 from hosttune.host.twins import TWIN_PATHS
 from hosttune.values import ABSENT, Absent, Answer, FileValue, Unreadable
@@ -157,12 +157,12 @@ class Overlay(BeforeReader):
         return self.base.refused_write(path) or self._read_only(path)
 
     def _read_only(self, path: str) -> Refused | None:
-        """Refuses what lies in a read-only tree; of an image below a folder the table says nothing. A file that is a
+        """Refuses what is in a read-only tree; of an image below a folder the table says nothing. A file that is a
         mount by itself is no such tree.
         """
         table = ABSENT if self.persistent_only else self.read(MOUNTINFO)
         place = self._place(path)
-        mount = holding(table, place) if isinstance(table, bytes) else None
+        mount = find_holding(table, place) if isinstance(table, bytes) else None
         if not mount or not mount.is_read_only or mount.target == place:
             return None
         return Refused(
@@ -206,10 +206,10 @@ class Overlay(BeforeReader):
             self.files[self._place(TWIN_PATHS[path])] = FileValue(b"0\n")
 
     def set_atime(self, target: str, mode: str) -> None:
-        data, mount = self._mounted(target)
+        data, mount = self._find_mounted(target)
         self.files[MOUNTINFO] = FileValue(with_atime(data, mount.id, mode))
 
-    def _mounted(self, target: str) -> tuple[bytes, MountLine]:
+    def _find_mounted(self, target: str) -> tuple[bytes, MountLine]:
         data = self.read(MOUNTINFO)
         mount = topmost_at(parse(data), target) if isinstance(data, bytes) else None
         if not isinstance(data, bytes) or mount is None:
@@ -248,7 +248,7 @@ class Overlay(BeforeReader):
         self.uncovered.discard(self._place(target))
 
     def unmount(self, target: str) -> None:
-        data, mount = self._mounted(target)
+        data, mount = self._find_mounted(target)
         self.files[MOUNTINFO] = FileValue(without_mount(data, mount.id))
         self.uncovered.add(self._place(target))
 
@@ -290,12 +290,12 @@ class Overlay(BeforeReader):
         return posixpath.join(self._place(folder), name) if name else folder
 
     def _place(self, path: str) -> str:
-        """The one name under which a file is kept here, however it was asked for. /proc/self is nobody's link here."""
+        """The one name under which a file is kept here, however it was asked for. /proc/self is no one's link here."""
         clean = _clean(path)
         if clean in self.files or clean.startswith("/proc/"):
             return clean
         if self.links:
-            return self._walked(clean)
+            return self._walk_links(clean)
         return self.canonical(clean)
 
     def canonical(self, clean: str) -> str:
@@ -311,7 +311,7 @@ class Overlay(BeforeReader):
             self._canonical[clean] = place
         return place
 
-    def _walked(self, path: str) -> str:
+    def _walk_links(self, path: str) -> str:
         """As `_place`, with the links that lie here alone."""
         todo, done, links = path.split("/")[:0:-1], "/", 0
         while todo:

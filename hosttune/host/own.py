@@ -66,7 +66,7 @@ def log(message: Cleaned, message_id: str = "") -> None:
     """
     import syslog
 
-    if message_id and _journal(message, message_id):
+    if message_id and _send_to_journal(message, message_id):
         return
 
     syslog.openlog("hosttune", syslog.LOG_PID, syslog.LOG_AUTHPRIV)
@@ -74,7 +74,7 @@ def log(message: Cleaned, message_id: str = "") -> None:
     syslog.closelog()
 
 
-def _journal(message: Cleaned, message_id: str) -> bool:
+def _send_to_journal(message: Cleaned, message_id: str) -> bool:
     """Whether systemd's journal took it (systemd.io/JOURNAL_NATIVE_PROTOCOL)."""
     import socket
 
@@ -94,7 +94,7 @@ def _journal(message: Cleaned, message_id: str) -> bool:
     return True
 
 
-def operator() -> str:
+def name_operator() -> str:
     """The login that acts: `alice via sudo`, or the name of the user of this process."""
     import pwd
 

@@ -13,7 +13,7 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from hosttune.host.console import SECURE_PATH, console
+from hosttune.host.console import SECURE_PATH, make_console
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -57,7 +57,7 @@ def show_in_pager(text: str) -> bool:
 
 def _is_longer_than_screen(text: str) -> bool:
     """Whether a person at a terminal, who can press keys, would not see all of `text` at once."""
-    if not (console(sys.stdout).is_terminal and sys.stdin and sys.stdin.isatty()):
+    if not (make_console(sys.stdout).is_terminal and sys.stdin and sys.stdin.isatty()):
         return False
     if os.environ.get("TERM", "dumb") == "dumb":
         return False

@@ -2,7 +2,7 @@
 
 Each component is opened with O_NOFOLLOW below the folder before it, and links are followed by hand: an absolute link
 starts again at the root, and `..` at the root stays there, as chroot(2) would have it. So a link in an image that
-points to /etc/passwd means the image's own, and nobody can swap a folder for a link between a check and its use.
+points to /etc/passwd means the image's own, and no one can swap a folder for a link between a check and its use.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def close(fd: int) -> None:
 
 
 @cache
-def _openat2() -> Callable[[int, str, int, int], tuple[int, int]]:
+def _load_openat2() -> Callable[[int, str, int, int], tuple[int, int]]:
     """Calls it with a folder, a path, flags and RESOLVE flags: the descriptor, or -1 and the number of the error."""
     import ctypes  # takes its time, and a record needs none
 
@@ -141,7 +141,7 @@ def open_without_links(path: str, *, follow: bool = True) -> int:
     system calls, does not have it.
     """
     flags = os.O_PATH | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
-    fd, number = _openat2()(_AT_FDCWD, path, flags, _RESOLVE_NO_SYMLINKS)
+    fd, number = _load_openat2()(_AT_FDCWD, path, flags, _RESOLVE_NO_SYMLINKS)
     if fd < 0:
         raise OSError(number, os.strerror(number), path)
     return fd
@@ -152,7 +152,7 @@ def open_folder_of_mount(name: str, folder: int) -> int:
     user mounts there meanwhile is not asked. Without openat2(2) it is opened all the same.
     """
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-    fd, number = _openat2()(folder, name, flags, _RESOLVE_NO_XDEV | _RESOLVE_NO_SYMLINKS)
+    fd, number = _load_openat2()(folder, name, flags, _RESOLVE_NO_XDEV | _RESOLVE_NO_SYMLINKS)
     if fd >= 0:
         return fd
     if number in {errno.ENOSYS, errno.EPERM}:
@@ -181,16 +181,18 @@ def walk(
         found.mounters[os.fstat(found.folders[0]).st_dev] = 0
         _visit(found, "/", found.folders[0], found.mounters.look(found.folders[0]))
         todo = [part for part in reversed(path.split("/")) if part not in ("", ".")]
-        _follow(found, todo, avoided, follow=follow)
+        _follow_links(found, todo, avoided, follow=follow)
         yield found
     finally:
         found.close()
 
 
-def _follow(found: ResolvedPath, todo: list[str], avoided: Callable[[], Collection[str]], *, follow: bool) -> None:
+def _follow_links(
+    found: ResolvedPath, todo: list[str], avoided: Callable[[], Collection[str]], *, follow: bool
+) -> None:
     links = parts = 0
     barred: Collection[str] = ()
-    own = len(todo)  # so many of `todo` are the path's own components; what lies above them came out of a link
+    own = len(todo)  # so many of `todo` are the path's own components; what is above them came out of a link
     while todo:
         part = todo.pop()
         is_own = len(todo) < own

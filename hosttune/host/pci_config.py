@@ -19,7 +19,7 @@ def is_pci_config(path: str) -> bool:
 
 
 def extended_capabilities(config: bytes) -> Mapping[int, int]:
-    """Capability id -> where its header stands; of several of one kind the first."""
+    """Capability id -> where its header is; of several of one kind the first."""
     found: dict[int, int] = {}
     place = STANDARD
     for _ in range((4096 - STANDARD) // 8):  # as many as fit; a damaged list may be a ring

@@ -42,7 +42,7 @@ _THREADS = 64  # of a process, among which one is looked for that goes on
 _COST_OF_INFO = 7  # so many more open files a look into fdinfo counts as
 
 
-def processes(folder: str = "/proc") -> Answer[tuple[Process, ...]]:
+def list_processes(folder: str = "/proc") -> Answer[tuple[Process, ...]]:
     """All processes with a program; kernel threads have none. Devices are empty for processes this user may not see.
 
     Unreadable if there are more processes than one look goes through: a part of a list would say that what the rest of
@@ -58,10 +58,10 @@ def processes(folder: str = "/proc") -> Answer[tuple[Process, ...]]:
                 continue
             pid = info["pid"]
             process = f"{folder}/{pid}"
-            cgroup = _cgroup(process)
+            cgroup = _read_cgroup(process)
             devices = look.devices(pid, info["uid"] or cgroup)
             is_gpu = any(device.startswith("/dev/nvidia") for device in devices)
-            status = _status(process, is_gpu=is_gpu)
+            status = _read_status(process, is_gpu=is_gpu)
             name, user, cgroup = (texts.setdefault(one, one) for one in (info["name"], info["username"], cgroup))
             found.append(
                 Process(
@@ -75,9 +75,9 @@ def processes(folder: str = "/proc") -> Answer[tuple[Process, ...]]:
                     cgroup=cgroup,
                     started_at=info["create_time"] or 0.0,
                     parent=info["ppid"] or 0,
-                    cpus=_cpus(status) if is_gpu else 0,
+                    cpus=_count_cpus(status) if is_gpu else 0,
                     uid=info["uid"],
-                    program=_program(process, info["uid"], look.avoided),
+                    program=_find_program(process, info["uid"], look.avoided),
                 )
             )
     except HosttuneError as error:
@@ -91,12 +91,12 @@ def _with_variables(found: list[Process], folder: str, memory: MemoryLook) -> tu
     on_gpu = [one.pid for one in found if any(device.startswith("/dev/nvidia") for device in one.devices)]
     if not on_gpu:
         return tuple(found)
-    said = memory.ask(on_gpu, lambda pid: _variables(f"{folder}/{pid}"))
+    said = memory.ask(on_gpu, lambda pid: _read_variables(f"{folder}/{pid}"))
     asked = frozenset(on_gpu)
     return tuple(replace(one, variables=said.get(one.pid, (CUT,)) or ()) if one.pid in asked else one for one in found)
 
 
-def _status(process: str, *, is_gpu: bool) -> list[str]:
+def _read_status(process: str, *, is_gpu: bool) -> list[str]:
     """The lines of its status; of a GPU process behind a long list of groups, too."""
     limit = _STATUS_MOST if is_gpu else PROCESS_FILE
     return head_text(f"{process}/status", limit).split("\n")
@@ -107,13 +107,13 @@ def _swap_bytes(status: list[str]) -> int:
     return int(words[1]) * 1024 if len(words) > 1 and words[1].isdecimal() else 0
 
 
-def _cpus(status: list[str]) -> int:
+def _count_cpus(status: list[str]) -> int:
     """The length of its list of CPUs: 0-3,8 are five (proc_pid_status(5), cpuset(7))."""
     listed = next((line.partition(":")[2] for line in status if line.startswith("Cpus_allowed_list:")), "")
     return sum(last - first + 1 for first, last in parse_ranges(listed))
 
 
-def _variables(process: str) -> tuple[str, ...]:
+def _read_variables(process: str) -> tuple[str, ...]:
     """Those of VARIABLES that it was started with; of a value that is no plain word only that there is one.
 
     CUT is among them where its environment is longer than what is read of it. Raises OSError.
@@ -126,7 +126,7 @@ def _variables(process: str) -> tuple[str, ...]:
     return (*sorted(told), *(() if is_whole else (CUT,)))
 
 
-def _program(process: str, uid: int, avoided: tuple[str, ...]) -> str:
+def _find_program(process: str, uid: int, avoided: tuple[str, ...]) -> str:
     """The path of its executable, if it is a file of this host: in its own mount namespace any file may have this path.
     Of root's the path that a container has for it, behind `CONTAINED`. Of users it has to be root's file, too.
 
@@ -228,7 +228,7 @@ def _open_device(path: str, known: dict[tuple[int, int], str], avoided: tuple[st
         return ""
     # Sockets, pipes and the like have no path; what has one is looked at whatever it is called.
     status = status_of(path) if target.startswith("/") else None
-    return _device(target, status, known, avoided) if status else ""
+    return _name_device(target, status, known, avoided) if status else ""
 
 
 def _is_open(path: str) -> bool:
@@ -238,7 +238,9 @@ def _is_open(path: str) -> bool:
     return not int(flags, 8) & os.O_PATH
 
 
-def _device(target: str, status: FileStatus, known: dict[tuple[int, int], str], avoided: tuple[str, ...] = ()) -> str:
+def _name_device(
+    target: str, status: FileStatus, known: dict[tuple[int, int], str], avoided: tuple[str, ...] = ()
+) -> str:
     """What a device node is called on this host; empty for what is none, or is of no interest."""
     if not (stat.S_ISCHR(status.mode) or stat.S_ISBLK(status.mode)):
         return ""
@@ -254,7 +256,7 @@ def _device(target: str, status: FileStatus, known: dict[tuple[int, int], str], 
     return target if is_own and len(target) <= _DEVICE_MOST else ""
 
 
-def _cgroup(process: str) -> str:
+def _read_cgroup(process: str) -> str:
     """The v2 path (hierarchy 0); on v1 the one that systemd names itself (cgroups(7))."""
     lines = [line.split(":", 2) for line in head_text(f"{process}/cgroup").split("\n")]
     paths = {(number, controllers): path for number, controllers, path in (line for line in lines if len(line) == 3)}

@@ -61,33 +61,33 @@ def fields_by_psutil(memory: MemoryLook | None = None) -> Iterator[Mapping[str, 
         except psutil.Error as error:
             raise ProcessLookupError(pid) from error
 
-    return _fields("/proc", counters, memory)
+    return _read_fields("/proc", counters, memory)
 
 
 def fields_by_hand(folder: str = "/proc", memory: MemoryLook | None = None) -> Iterator[Mapping[str, Any]]:
     tick, page = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
-    booted = float(_line(head_text(f"{folder}/stat", _STAT), "btime ") or 0)
+    booted = float(_find_line(head_text(f"{folder}/stat", _STAT), "btime ") or 0)
 
     def counters(pid: int, stat: list[str]) -> tuple[int, int, float]:
-        resident = int(_text(f"{folder}/{pid}/statm").split()[1])
+        resident = int(_read_text(f"{folder}/{pid}/statm").split()[1])
         return int(stat[1]), resident * page, booted + int(stat[19]) / tick
 
-    return _fields(folder, counters, memory)
+    return _read_fields(folder, counters, memory)
 
 
-def _fields(folder: str, counters: _Counters, memory: MemoryLook | None) -> Iterator[Mapping[str, Any]]:
+def _read_fields(folder: str, counters: _Counters, memory: MemoryLook | None) -> Iterator[Mapping[str, Any]]:
     pids, are_all = process_ids(folder)
     if not are_all:
         raise HosttuneError(f"this host runs more than {MOST_PROCESSES} processes: they are not listed")
     # All commands first: a process that does not let its memory be read must not keep the others waiting. What decides
     # whose the process is, is read last and together.
-    commands = _commands(folder, pids, memory or MemoryLook(folder))
+    commands = _read_commands(folder, pids, memory or MemoryLook(folder))
     for pid in pids:
         try:
-            # The name stands in parentheses, and may hold both kinds of them and spaces.
-            short, _, rest = _text(f"{folder}/{pid}/stat").partition("(")[2].rpartition(")")
+            # The name is in parentheses, and may hold both kinds of them and spaces.
+            short, _, rest = _read_text(f"{folder}/{pid}/stat").partition("(")[2].rpartition(")")
             stat = rest.split()
-            user = user_of(_text(f"{folder}/{pid}/status"))
+            user = user_of(_read_text(f"{folder}/{pid}/status"))
             words = commands.get(pid, [CUT])
             if words is None:
                 continue
@@ -109,7 +109,7 @@ def _fields(folder: str, counters: _Counters, memory: MemoryLook | None) -> Iter
         }
 
 
-def _commands(folder: str, pids: Iterable[int], memory: MemoryLook) -> dict[int, list[str] | None]:
+def _read_commands(folder: str, pids: Iterable[int], memory: MemoryLook) -> dict[int, list[str] | None]:
     """The words of each process, None for one that has ended. One that does not answer is left out."""
     left = ALL_COMMANDS
 
@@ -165,10 +165,10 @@ def user_name(number: int) -> str:
         return str(number)
 
 
-def _text(path: str) -> str:
+def _read_text(path: str) -> str:
     return head_of(path)[0].decode("utf-8", "surrogateescape")
 
 
-def _line(text: str, start: str) -> str:
+def _find_line(text: str, start: str) -> str:
     """The rest of the first line that starts so; empty if none does."""
     return next((line[len(start) :] for line in text.split("\n") if line.startswith(start)), "")

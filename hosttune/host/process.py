@@ -17,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Literal
 
 from hosttune.frozen import frozen
-from hosttune.host.console import talk
+from hosttune.host.console import write_to_stderr
 from hosttune.host.door import Completed
 from hosttune.host.stopping import handed_on
 from hosttune.regex import regex
@@ -96,7 +96,7 @@ def look(argv: Sequence[str], *, timeout_s: float) -> Completed | Absent | Ended
     with _apt_config() as config:
         scratch = "/dev/shm" if os.path.isdir("/dev/shm") else "/tmp"  # apt: an unnamed O_TMPFILE, in memory
         environment = {"APT_CONFIG": config, "HOME": "/nonexistent", "TMPDIR": scratch, "SYSTEMD_PAGER": ""}
-        return _run(command, {**_environment(), **environment}, timeout_s)
+        return _run(command, {**_make_environment(), **environment}, timeout_s)
 
 
 def last_lines(text: str) -> tuple[str, ...]:
@@ -122,13 +122,13 @@ def act(argv: Sequence[str], *, timeout_s: float) -> Completed | Absent | Ended:
         **WHOLE_REBOOT,
         **{key: os.environ[key] for key in _PROXIES if key in os.environ},
     }
-    command, environment = [program, *argv[1:]], {**_environment(), **environment}
+    command, environment = [program, *argv[1:]], {**_make_environment(), **environment}
     if os.path.basename(program) in _PACKAGE_MANAGERS:
         return _run_to_the_end(command, environment, timeout_s)
     return _run(command, environment, timeout_s)
 
 
-def bounded(
+def run_bounded(
     command: Sequence[str],
     environment: Mapping[str, str],
     *,
@@ -141,7 +141,7 @@ def bounded(
     return _run(command, environment, timeout_s, limit, passed)
 
 
-def _environment() -> dict[str, str]:
+def _make_environment() -> dict[str, str]:
     return {
         "PATH": ":".join(SEARCH),
         "LC_ALL": "C.UTF-8",
@@ -181,7 +181,7 @@ def _run(
     except (OSError, ValueError) as error:
         return Ended("start", f"{command[0]} could not be started: {error}")
     try:
-        return _attend(child, command[0], timeout_s, limit)
+        return _attend_child(child, command[0], timeout_s, limit)
     except BaseException:
         _stop(child)
         raise
@@ -193,7 +193,7 @@ def _run(
 
 def _run_to_the_end(command: Sequence[str], environment: Mapping[str, str], timeout_s: float) -> Completed | Ended:
     """Run a package manager, which comes to its end whatever becomes of us: a transaction that is cut off is worse than
-    one that nobody waited for. Its output goes to files in memory, so that no broken pipe stops it; an interrupt is
+    one that no one waited for. Its output goes to files in memory, so that no broken pipe stops it; an interrupt is
     handed on to it alone, which heeds it while it downloads and not while dpkg works.
     """
     import subprocess
@@ -210,7 +210,7 @@ def _run_to_the_end(command: Sequence[str], environment: Mapping[str, str], time
         except subprocess.TimeoutExpired:
             return Ended("timeout", f"{os.path.basename(command[0])} did not end within {timeout_s:g} s{_stop(child)}")
         except KeyboardInterrupt:
-            talk(f"  interrupted; waiting until {os.path.basename(command[0])} has come to a safe end\n")
+            write_to_stderr(f"  interrupted; waiting until {os.path.basename(command[0])} has come to a safe end\n")
             child.send_signal(signal.SIGINT)
             child.wait(timeout_s)
             raise
@@ -223,7 +223,7 @@ def _run_to_the_end(command: Sequence[str], environment: Mapping[str, str], time
             os.close(fd)
 
 
-def _attend(child: subprocess.Popen[bytes], program: str, timeout_s: float, limit: int = 0) -> Completed | Ended:
+def _attend_child(child: subprocess.Popen[bytes], program: str, timeout_s: float, limit: int = 0) -> Completed | Ended:
     """Collect both streams until the program ends. A daemon it left behind may keep the pipes open: not waited for."""
     import selectors
 

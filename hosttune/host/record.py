@@ -31,7 +31,7 @@ from typing import Any, Final, TypeVar
 from hosttune.codec import is_older
 from hosttune.errors import BadInput, Fault, Refused, Where
 from hosttune.host.door import BeforeReader, Completed, Process, Reader, ReaderKind, Rehearsal, Space, Stat, Usage
-from hosttune.host.effort import counted
+from hosttune.host.effort import count_content
 from hosttune.host.paths import MAX_LINKS, MAX_PARTS, PATH_MAX
 from hosttune.regex import regex
 from hosttune.values import ABSENT, NOT_RECORDED, Absent, Answer, NeverAsked, NotRecorded, OnlyRunning, Unreadable
@@ -177,10 +177,10 @@ class RecordReader:
         """`path` with the links resolved that the record knows; empty where they lead nowhere (host/paths.py)."""
         place = self._places.get((path, follow))
         if place is None:
-            place = self._places[path, follow] = self._walked(path, follow=follow)
+            place = self._places[path, follow] = self._walk_links(path, follow=follow)
         return place
 
-    def _walked(self, path: str, *, follow: bool) -> str:
+    def _walk_links(self, path: str, *, follow: bool) -> str:
         if follow and isinstance(known := self._tables["paths"].get(path), str):
             return known
         links = self._tables["links"]
@@ -216,7 +216,7 @@ class RecordReader:
         folder, _, name = path.rstrip("/").rpartition("/")
         nearest = folder or "/"
         while name:
-            names = self._listed(folder or "/")
+            names = self._find_names(folder or "/")
             if names is not None:
                 is_absent = names if isinstance(names, bool) else name not in names
                 break
@@ -227,7 +227,7 @@ class RecordReader:
             self._names[nearest] = is_absent
         return is_absent
 
-    def _listed(self, folder: str) -> frozenset[str] | bool | None:
+    def _find_names(self, folder: str) -> frozenset[str] | bool | None:
         """The names in a folder; True where it is known that there is none, None where nothing is known."""
         if (found := self._names.get(folder)) is not None:
             return found
@@ -239,10 +239,10 @@ class RecordReader:
         return True if any(isinstance(entry, dict) and "absent" in entry for entry in entries) else None
 
     def read(self, path: str) -> Answer[bytes]:
-        return self._answer("files", path, lambda entry: counted(_decode_bytes(entry)))
+        return self._answer("files", path, lambda entry: count_content(_decode_bytes(entry)))
 
     def list(self, path: str) -> Answer[tuple[str, ...]]:
-        return self._answer("listings", path, lambda entry: counted(tuple(entry)))
+        return self._answer("listings", path, lambda entry: count_content(tuple(entry)))
 
     def link(self, path: str) -> Answer[str]:
         answer = self._answer("links", path, str, follow=False)
@@ -284,9 +284,9 @@ class RecordReader:
         entry = self._queries.get(tuple(argv))
         if entry is None:
             from hosttune.host.record_policy import policy_of_names
-            from hosttune.host.record_units import assembled
+            from hosttune.host.record_units import assemble_answer
 
-            entry = assembled(self._queries, argv) or policy_of_names(self._queries, argv)
+            entry = assemble_answer(self._queries, argv) or policy_of_names(self._queries, argv)
         if entry is None:
             return self._missing(f"the answer of {' '.join(argv)}")
         return self._again(_decode(entry, _decode_completed))
@@ -350,7 +350,9 @@ def _decode_bytes(entry: Any) -> bytes:
 
 
 def _decode_completed(entry: Any) -> Completed:
-    return Completed(entry["status"], counted(_decode_bytes(entry["stdout"])), counted(_decode_bytes(entry["stderr"])))
+    return Completed(
+        entry["status"], count_content(_decode_bytes(entry["stdout"])), count_content(_decode_bytes(entry["stderr"]))
+    )
 
 
 def _decode_process(entry: Any) -> Process:

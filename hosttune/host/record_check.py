@@ -148,14 +148,14 @@ _TABLES: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
 def check_record(data: Mapping[str, Any], file: str) -> tuple[Fault, ...]:
     """What is wrong with a record, at most 20 faults."""
     faults: list[Fault] = []
-    for field, message, hint in _faults(data):
+    for field, message, hint in _find_faults(data):
         faults.append(Fault(Where(file or "record", field=field), message, hint))
         if len(faults) == _MAX_FAULTS:
             break
     return tuple(faults)
 
 
-def _faults(data: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+def _find_faults(data: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     if data.get("kind") != "hosttune record" or not _is_int(data.get("format_version")):
         yield "kind", 'is not "hosttune record"', "a record is made by: sudo hosttune record FILE"
         return

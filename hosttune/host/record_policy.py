@@ -23,14 +23,14 @@ def policy_of_names(queries: Mapping[tuple[str, ...], Mapping[str, Any]], argv: 
         output = entry.get("stdout")
         if recorded[:2] == _POLICY and isinstance(output, str) and entry.get("status") == 0:
             asked.update(recorded[2:])
-            blocks |= _blocks(output) if recorded[2:] else {}
+            blocks |= _split_blocks(output) if recorded[2:] else {}
     if not asked.issuperset(wanted):
         return None
     text = "".join(blocks.get(name, "") for name in wanted)
     return {"argv": list(argv), "status": 0, "stdout": text, "stderr": ""}
 
 
-def _blocks(output: str) -> dict[str, str]:
+def _split_blocks(output: str) -> dict[str, str]:
     """What is shown of each package: a line with its name, and those that are indented behind it."""
     found: dict[str, list[str]] = {}
     lines: list[str] = []

@@ -10,23 +10,25 @@ from typing import Any
 _SHOW = ("systemctl", "show")
 
 
-def assembled(queries: Mapping[tuple[str, ...], Mapping[str, Any]], argv: Sequence[str]) -> Mapping[str, Any] | None:
+def assemble_answer(
+    queries: Mapping[tuple[str, ...], Mapping[str, Any]], argv: Sequence[str]
+) -> Mapping[str, Any] | None:
     """The answer to a `systemctl show` that was not asked so, made of the paragraphs of others with the same options;
     None where none of the units is in one.
     """
     asked = tuple(argv)
     if asked[:2] != _SHOW or "--" not in asked:
         return None
-    options, wanted = _parted(asked)
+    options, wanted = _part_words(asked)
     known: dict[str, str] = {}
     for recorded, entry in queries.items():
-        if recorded[:2] == _SHOW and "--" in recorded and _parted(recorded)[0] == options:
-            known = {**_by_name(entry.get("stdout"), _parted(recorded)[1]), **known}
+        if recorded[:2] == _SHOW and "--" in recorded and _part_words(recorded)[0] == options:
+            known = {**_by_name(entry.get("stdout"), _part_words(recorded)[1]), **known}
     found = [known[name] for name in wanted if name in known]
     return {"status": 0, "stdout": "\n\n".join(found) + "\n", "stderr": ""} if found else None
 
 
-def _parted(argv: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _part_words(argv: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     end = argv.index("--")
     return argv[:end], argv[end + 1 :]
 

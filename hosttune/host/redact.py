@@ -1,6 +1,6 @@
 """What a record says of who and where: serial numbers always, names and addresses in one that is shared.
 
-The same thing gets the same word wherever it stands, so a record stays consistent. Pure.
+The same thing gets the same word wherever it is, so a record stays consistent. Pure.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ _PUBLIC: Final = (
     ".man7.org", ".python.org", ".wikipedia.org", ".readthedocs.io", ".snapcraft.io", ".kubernetes.io", ".k8s.io",
     ".mozilla.org", ".apache.org", ".redhat.com",
 )  # fmt: skip
-# What stands before `:/` and is no server, besides what was replaced already.
+# What is before `:/` and is no server, besides what was replaced already.
 _NO_SERVER = regex(r"localhost|file|unix|systemd|host|serial\d+", re.IGNORECASE)
 
 
 class Redactor:
-    """Replaces what it was told to; see `serials`, `people` and `places` for what they find."""
+    """Replaces what it was told to; see `find_serials`, `find_people` and `find_places` for what they find."""
 
     def __init__(self, words: Mapping[str, str], *, share: bool) -> None:
         self.share = share
@@ -62,7 +62,7 @@ class Redactor:
         exact = sorted((text for text in words if words[text].startswith("serial")), key=len, reverse=True)
         named = sorted((text for text in words if not words[text].startswith("serial")), key=len, reverse=True)
         self._exact = re.compile("|".join(map(re.escape, exact)), re.IGNORECASE) if exact else None
-        self._named = _alternatives(named)
+        self._named = _make_alternatives(named)
         self._lower = {text.lower(): word for text, word in words.items()}
         self._addresses: dict[str, str] = {}
         self._counts: Counter[str] = Counter()
@@ -113,13 +113,13 @@ class Redactor:
         return self._addresses[key]
 
 
-def _alternatives(names: list[str]) -> re.Pattern[str] | None:
+def _make_alternatives(names: list[str]) -> re.Pattern[str] | None:
     if not names:
         return None
     return re.compile(rf"(?<![a-z0-9])(?:{'|'.join(map(re.escape, names))})(?![a-z0-9])", re.IGNORECASE)
 
 
-def serials(files: Mapping[str, object]) -> dict[str, str]:
+def find_serials(files: Mapping[str, object]) -> dict[str, str]:
     """The serial numbers and world wide names in the files that hold one, each with the word that stands for it."""
     found: dict[str, str] = {}
     for path, content in sorted(files.items()):
@@ -131,7 +131,7 @@ def serials(files: Mapping[str, object]) -> dict[str, str]:
     return found
 
 
-def places(names: Iterable[str], domain: str = "") -> dict[str, str]:
+def find_places(names: Iterable[str], domain: str = "") -> dict[str, str]:
     """Host names, with and without domain, and the domain of NIS."""
     words = []
     for name in names:
@@ -144,7 +144,7 @@ def places(names: Iterable[str], domain: str = "") -> dict[str, str]:
     return found
 
 
-def people(passwd: str, users: Iterable[str]) -> dict[str, str]:
+def find_people(passwd: str, users: Iterable[str]) -> dict[str, str]:
     """The accounts of people (uid 1000 and up, passwd(5)) and who else runs processes with a name of that kind."""
     rows = [row.split(":") for row in passwd.splitlines()]
     known = {row[0]: row for row in rows if len(row) >= 7 and parse_digits(row[2], -1) >= 0}

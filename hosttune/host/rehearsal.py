@@ -24,7 +24,7 @@ from hosttune.textfiles import own_file
 from hosttune.values import Absent, Answer, Unreadable
 
 TIMEOUT_S = 60.0
-FRESH_S = 60.0  # somebody may think for an hour before the yes
+FRESH_S = 60.0  # someone may think for an hour before the yes
 _VERIFY = "findmnt"
 _GENERATORS = tuple(f"{folder}/systemd/system-generators/systemd-fstab-generator" for folder in ("/usr/lib", "/lib"))
 
@@ -49,16 +49,16 @@ def rehearse_fstab(
     at, known = _answers.get(question, (0.0, None))
     if known is not None and time.monotonic() - at < FRESH_S:
         return known
-    answer = _tried(*question)
+    answer = _try_reading(*question)
     if isinstance(answer, Rehearsal):
         _answers[question] = (time.monotonic(), answer)
     return answer
 
 
-def _tried(before: bytes, after: bytes, tmpfs_options: tuple[str, ...], is_of_image: bool) -> Answer[Rehearsal]:  # noqa: FBT001 - as asked
+def _try_reading(before: bytes, after: bytes, tmpfs_options: tuple[str, ...], is_of_image: bool) -> Answer[Rehearsal]:  # noqa: FBT001 - as asked
     if os.geteuid() != 0:
         return Unreadable("trying an fstab needs root")
-    generator = _generator()
+    generator = _find_generator()
     # The program is handed over as the texts are: in the self-contained file it has no path to be started by.
     program = own_file("host/rehearsal_child.py")
     if program is None:
@@ -81,11 +81,11 @@ def _tried(before: bytes, after: bytes, tmpfs_options: tuple[str, ...], is_of_im
     if answer.status != 0:
         return Unreadable(f"the fstab could not be tried: {answer.errors.strip()}")
     data = json.loads(answer.stdout)
-    one, other = (_reading(entry) for entry in data["readings"])
+    one, other = (_decode_reading(entry) for entry in data["readings"])
     if one.verify is None or other.verify is None:
         _silent.add(_VERIFY)
     trials = tuple(
-        Trial(options, _completed(entry["mount"]), entry["mountinfo"])
+        Trial(options, _decode_completed(entry["mount"]), entry["mountinfo"])
         for options, entry in zip(tmpfs_options, data["trials"], strict=True)
     )
     return Rehearsal(one, other, trials)
@@ -126,12 +126,12 @@ def untried_by() -> tuple[str, ...]:
         missing.append(f"findmnt --verify, for there is no {_VERIFY} here")
     elif _VERIFY in _silent:
         missing.append("findmnt --verify, for it did not end")
-    if not _generator():
+    if not _find_generator():
         missing.append("systemd's fstab generator, for there is none here")
     return tuple(missing)
 
 
-def _generator() -> str:
+def _find_generator() -> str:
     return next((path for path in _GENERATORS if os.access(path, os.X_OK)), "")
 
 
@@ -143,10 +143,10 @@ def _in_memory(text: bytes) -> int:
     return fd
 
 
-def _reading(entry: Any) -> FstabReading:
+def _decode_reading(entry: Any) -> FstabReading:
     units = tuple(sorted(entry["units"].items()))
-    return FstabReading(_completed(entry["verify"]), _completed(entry.get("generator")), units)
+    return FstabReading(_decode_completed(entry["verify"]), _decode_completed(entry.get("generator")), units)
 
 
-def _completed(entry: Any) -> Completed | None:
+def _decode_completed(entry: Any) -> Completed | None:
     return Completed(entry[0], entry[1].encode(), entry[2].encode()) if entry else None

@@ -34,7 +34,7 @@ def main() -> None:
     user = NOBODY if whose == "image" else None
     pairs = zip((before, after), verified, strict=True)
     readings = [read(text, for_findmnt, findmnt, generator, user) for text, for_findmnt in pairs]
-    json.dump({"readings": readings, "trials": [trial(options) for options in json.loads(trials)]}, sys.stdout)
+    json.dump({"readings": readings, "trials": [try_tmpfs(options) for options in json.loads(trials)]}, sys.stdout)
 
 
 def enter_private_namespace(kinds: int) -> None:
@@ -117,7 +117,7 @@ def units_in(folder: Path) -> dict[str, str]:
     return found
 
 
-def trial(options: str) -> dict[str, object]:
+def try_tmpfs(options: str) -> dict[str, object]:
     """Mount a tmpfs with these options, without a trace in /run/mount/utab, and tell what the kernel made of it."""
     place = PLACE / "trial"
     place.mkdir(exist_ok=True)

@@ -2,7 +2,7 @@
 
 The order is the one that survives crashes: a temp file beside the target, every byte written and read back, owner,
 mode, ACL and attributes copied, fsync, the original compared once more, rename(2), fsync of the folder. Everything
-works on descriptors of folders, so nobody can turn the way in between. What cannot be kept is refused with the reason:
+works on descriptors of folders, so no one can turn the way in between. What cannot be kept is refused with the reason:
 hosttune never clears an immutable flag, and edits nothing in place but what a boot loader finds by its place.
 """
 
@@ -57,7 +57,7 @@ def remove(root: str, path: str, *, expected: bytes) -> None:
     Those of its daemons (journald.conf.d) may have been there before.
     """
     try:
-        with opened_place(root, path) as place, _original(place, expected):
+        with opened_place(root, path) as place, _open_original(place, expected):
             refuse_flags(place.folder, os.path.dirname(place.path))
             os.unlink(place.name, dir_fd=place.folder)
             _sync_folder(place, "removed")
@@ -71,14 +71,14 @@ def remove(root: str, path: str, *, expected: bytes) -> None:
         raise Refused(f"{path} cannot be removed: {error.strerror}", hint=_hint(error)) from error
 
 
-def overwrite(root: str, path: str, content: bytes, *, expected: bytes) -> None:
+def overwrite_bytes(root: str, path: str, content: bytes, *, expected: bytes) -> None:
     """Write as many bytes over those of a file, in place: for a block that a boot loader finds by its place on the disk
     and that it writes over itself, without any journal. Raises Conflict, Refused as `replace`.
     """
     if len(content) != len(expected):
         raise Refused(f"{path}: {len(content)} bytes cannot stand in the place of {len(expected)}")
     try:
-        with opened_place(root, path) as place, _original(place, expected):
+        with opened_place(root, path) as place, _open_original(place, expected):
             fd = os.open(place.name, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=place.folder)
             try:
                 _fill(fd, content, path)
@@ -98,7 +98,7 @@ def refused_write(root: str, path: str) -> Refused | None:
             with opened_place(root, path) as place:
                 refuse_flags(place.folder, os.path.dirname(place.path))
                 if place.exists:
-                    with _changeable(place) as (fd, _):
+                    with _open_changeable(place) as (fd, _):
                         refuse_signed(fd, place.path)
             return None
         except FileNotFoundError:
@@ -109,11 +109,11 @@ def refused_write(root: str, path: str) -> Refused | None:
             return None
 
 
-def leftovers(root: str, path: str) -> tuple[str, ...]:
+def find_leftovers(root: str, path: str) -> tuple[str, ...]:
     """The names of temp files that an interrupted `replace` of `path` left beside it: ours by pattern and owner."""
     try:
         with opened_place(root, path) as place:
-            return _leftovers(place)
+            return _find_leftovers(place)
     except (OSError, Refused):
         return ()
 
@@ -121,12 +121,12 @@ def leftovers(root: str, path: str) -> tuple[str, ...]:
 def discard_leftovers(root: str, path: str) -> None:
     """Remove them. Nothing to do is no error."""
     with suppress(OSError, Refused), opened_place(root, path) as place:
-        for name in _leftovers(place):
+        for name in _find_leftovers(place):
             os.unlink(name, dir_fd=place.folder)
         os.fsync(place.folder)
 
 
-def _leftovers(place: FolderEntry) -> tuple[str, ...]:
+def _find_leftovers(place: FolderEntry) -> tuple[str, ...]:
     pattern = re.compile(rf"\.{re.escape(place.name)}\.hosttune-[0-9a-f]{{16}}")
     found = []
     for name in sorted(os.listdir(place.folder)):
@@ -156,7 +156,7 @@ def _swap(place: FolderEntry, new: FileValue, expected: bytes) -> None:
     if not place.exists:
         raise Conflict(f"{place.path} is not there any more", hint="run the plan again")
     refuse_flags(place.folder, os.path.dirname(place.path))
-    with _original(place, expected) as (original, before), _temp_file(place) as (temp, fd):
+    with _open_original(place, expected) as (original, before), _temp_file(place) as (temp, fd):
         _fill(fd, new.content, place.path)
         copy_attributes(original, fd, place.path)
         os.fsync(fd)
@@ -165,15 +165,15 @@ def _swap(place: FolderEntry, new: FileValue, expected: bytes) -> None:
 
 
 @contextmanager
-def _original(place: FolderEntry, expected: bytes) -> Iterator[tuple[int, os.stat_result]]:
+def _open_original(place: FolderEntry, expected: bytes) -> Iterator[tuple[int, os.stat_result]]:
     """The file as it is, open for reading, if it is as expected."""
-    with _changeable(place) as (fd, info):
+    with _open_changeable(place) as (fd, info):
         _compare(place, fd, expected, info)
         yield fd, info
 
 
 @contextmanager
-def _changeable(place: FolderEntry) -> Iterator[tuple[int, os.stat_result]]:
+def _open_changeable(place: FolderEntry) -> Iterator[tuple[int, os.stat_result]]:
     """The file as it is, open for reading, after every refusal that can be known early."""
     if not stat_module.S_ISREG(os.stat(place.name, dir_fd=place.folder, follow_symlinks=False).st_mode):
         raise Refused(f"{place.path} is not a regular file")
@@ -194,15 +194,15 @@ def _changeable(place: FolderEntry) -> Iterator[tuple[int, os.stat_result]]:
 
 def _compare(place: FolderEntry, original: int, expected: bytes, before: os.stat_result) -> None:
     """Compare and swap: the name still leads to the file that was opened, it holds what the plan was made from, and
-    nobody touched it since it looked like `before`."""
+    no one touched it since it looked like `before`."""
     os.lseek(original, 0, os.SEEK_SET)
     content = read_all(original, MAX_BYTES)
     now = os.stat(place.name, dir_fd=place.folder, follow_symlinks=False)
-    if content != expected or _identity(now) != _identity(before):
+    if content != expected or _identify_file(now) != _identify_file(before):
         raise Conflict(f"{place.path} was changed in the meantime", hint=_AGAIN)
 
 
-def _identity(info: os.stat_result) -> tuple[int, ...]:
+def _identify_file(info: os.stat_result) -> tuple[int, ...]:
     """With the ctime, which changes with owner, mode, ACL, attributes and links too (inode(7))."""
     return info.st_dev, info.st_ino, info.st_size, info.st_ctime_ns
 

@@ -202,10 +202,10 @@ class RootWriter(RootReader):
         remove(self.root, path, expected=expected)
 
     def overwrite(self, path: str, content: bytes, *, expected: bytes) -> None:
-        from hosttune.host.replace import overwrite
+        from hosttune.host.replace import overwrite_bytes
 
         self._refuse_kernel(path)
-        overwrite(self.root, path, content, expected=expected)
+        overwrite_bytes(self.root, path, content, expected=expected)
 
     def set_value(self, path: str, text: str) -> None:
         del text
@@ -257,10 +257,10 @@ class RootWriter(RootReader):
         remove_link(self.root, path, expected=expected)
 
     def publish(self, path: str, new: FileValue | Absent) -> None:
-        from hosttune.host.output import publish
+        from hosttune.host.output import publish_file
 
         self._refuse_kernel(path)
-        publish(self.root, path, new)
+        publish_file(self.root, path, new)
 
     def log(self, message: Cleaned, message_id: str = "") -> None:
         from hosttune.host.own import log
@@ -273,9 +273,9 @@ class RootWriter(RootReader):
         discard_leftovers(self.root, path)
 
     def operator(self) -> str:
-        from hosttune.host.own import operator
+        from hosttune.host.own import name_operator
 
-        return operator()
+        return name_operator()
 
     def _refuse_kernel(self, path: str) -> None:
         if self._is_kernel(path):

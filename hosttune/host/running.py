@@ -27,13 +27,13 @@ def is_running_root() -> bool:
         return mountinfo.topmost_at(_own_mounts(), "/") is not None
     if _is_same_root(first):
         return True
-    return all(_namespace("/proc/self", name) != _namespace(first, name) for name in ("mnt", "uts", "ipc"))
+    return all(_read_namespace("/proc/self", name) != _read_namespace(first, name) for name in ("mnt", "uts", "ipc"))
 
 
 def has_own_network() -> bool:
     """Whether this process sees the files of the host and a network of its own, as below `ip netns exec`."""
     first = _first_process()
-    own, host = _namespace("/proc/self", "net"), _namespace(first, "net") if first else ""
+    own, host = _read_namespace("/proc/self", "net"), _read_namespace(first, "net") if first else ""
     return bool(own and host) and own != host and _is_same_root(first)
 
 
@@ -59,11 +59,11 @@ def _is_same_root(first: str) -> bool:
     """
     if not os.path.samefile("/", f"{first}/root"):
         return False
-    shares_mounts = _namespace("/proc/self", "mnt") == _namespace(first, "mnt")
+    shares_mounts = _read_namespace("/proc/self", "mnt") == _read_namespace(first, "mnt")
     return not shares_mounts or _mount_id("/") == _mount_id(f"{first}/root")
 
 
-def _namespace(process: str, name: str) -> str:
+def _read_namespace(process: str, name: str) -> str:
     try:
         return os.readlink(f"{process}/ns/{name}")
     except OSError:

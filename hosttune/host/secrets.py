@@ -190,7 +190,7 @@ def mask_mapper_uuid(uuid: str) -> str:
 
 def mask_text(text: str) -> str:
     """Text with every secret that has a recognizable shape, and every serial number, replaced by `(masked)`."""
-    return _GPU.sub(MASK, _SERIAL.sub(_masked, mask_secrets(text)))
+    return _GPU.sub(MASK, _SERIAL.sub(_mask_found, mask_secrets(text)))
 
 
 def mask_secrets(text: str) -> str:
@@ -203,7 +203,7 @@ def mask_secrets(text: str) -> str:
 
 
 def mask_told(text: str) -> str:
-    """As `mask_secrets`, of a sentence that may hold commands to be typed: what stands in quotes there, as
+    """As `mask_secrets`, of a sentence that may hold commands to be typed: what is in quotes there, as
     `quoting.quote` writes it, stays in quotes or goes. Any user can name a control group so that what is masked of it
     has the quote that keeps a shell from acting on the rest: `token='$(x)`.
     """
@@ -231,10 +231,10 @@ def _most_masked(line: str) -> str:
 
 def without_escapes(text: str) -> str:
     """Text whose escapes are read, those of a blank or a comma left out, which end a value."""
-    return _ESCAPED.sub(_unescaped, text)
+    return _ESCAPED.sub(_undo_escapes, text)
 
 
-def _unescaped(found: re.Match[str]) -> str:
+def _undo_escapes(found: re.Match[str]) -> str:
     char = chr(int(found[1], 8) if found[1] else int(found[2], 16))
     return char if char in _TELLING else found[0]
 
@@ -248,10 +248,10 @@ def _mask_read(text: str) -> str:
     if "systemd.setenv=" in text:
         text = _SETENV.sub(lambda found: f"{found['name'] or found['bare']}{MASK}", text)
     for pattern in (URL_PARAMETER, _SHARE_USER, _HEADER):
-        text = pattern.sub(_masked, text)
+        text = pattern.sub(_mask_found, text)
     if _HINT.search(text):
         for pattern in (_PAIR, _TEXT_BLOCK):
-            text = pattern.sub(_masked, text)
+            text = pattern.sub(_mask_found, text)
         text = "\n".join(_mask_assignments(line) for line in text.split("\n"))
     return _SHAPES.sub(MASK, text)
 
@@ -270,7 +270,7 @@ def _without_blocks(text: str) -> str:
     return "".join((*kept, text[position:]))
 
 
-def _masked(found: re.Match[str]) -> str:
+def _mask_found(found: re.Match[str]) -> str:
     return found["name"] + MASK
 
 
@@ -278,17 +278,17 @@ def _mask_assignments(line: str) -> str:
     if not _HINT.search(line):
         return line
     if line.lstrip().startswith("Options="):
-        line = _UNIT_OPTION.sub(_masked, line)
+        line = _UNIT_OPTION.sub(_mask_found, line)
     for pattern in (_KEYED, _PROPERTY, _SPACED, _ELEMENT, _LINE):
-        line = pattern.sub(_masked, line)
+        line = pattern.sub(_mask_found, line)
     line = _QUOTED_VARIABLE.sub(_mask_variable, line)
     line = _VARIABLE.sub(_mask_variable, line)
-    line = _OPTION.sub(_masked, _GLUED.sub(_masked, line))
-    return _ASSIGNMENT.sub(_mask_assignment, _LIST.sub(_masked, line))
+    line = _OPTION.sub(_mask_found, _GLUED.sub(_mask_found, line))
+    return _ASSIGNMENT.sub(_mask_assignment, _LIST.sub(_mask_found, line))
 
 
 def _mask_variable(found: re.Match[str]) -> str:
-    return _masked(found) if found["name"].isupper() else found[0]
+    return _mask_found(found) if found["name"].isupper() else found[0]
 
 
 def _mask_assignment(found: re.Match[str]) -> str:
@@ -297,7 +297,7 @@ def _mask_assignment(found: re.Match[str]) -> str:
         before = found.string[max(0, found.start() - _LONGEST_NAME) : found.start()]
         if before.rstrip(_NAME).endswith("/"):
             return found[0]
-    return _masked(found)
+    return _mask_found(found)
 
 
 def mask_command(argv: tuple[str, ...]) -> tuple[str, ...]:
@@ -313,7 +313,7 @@ def mask_command(argv: tuple[str, ...]) -> tuple[str, ...]:
 
 def _mask_argument(word: str) -> str:
     found = _ARGUMENT.fullmatch(word)
-    return _masked(found) if found else mask_text(word)
+    return _mask_found(found) if found else mask_text(word)
 
 
 def is_secret_file(path: str) -> bool:

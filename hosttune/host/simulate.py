@@ -34,11 +34,13 @@ def simulate(overlay: Overlay, argv: tuple[str, ...]) -> Completed:
     """Model a program that changes the host. Raises Refused for one that is not modelled."""
     words = argv[2:] if argv[0] == "env" else argv
     if words[0] == "systemctl":
-        return _systemctl(overlay, [word for word in words[1:] if not word.startswith("-")], now="--now" in words)
+        return _answer_systemctl(
+            overlay, [word for word in words[1:] if not word.startswith("-")], now="--now" in words
+        )
     if words[0] == "apt-get":
         return _apt_get(overlay, words[1:])
     if words[0] in {"update-initramfs", "dracut"} or words[:2] == ("dockerd", "--validate"):
-        return _DONE  # nobody looks into what they build; dockerd only looks
+        return _DONE  # no one looks into what they build; dockerd only looks
     raise Refused(f"{words[0]} cannot be tried on the overlay")
 
 
@@ -46,13 +48,13 @@ def answer(overlay: Overlay, argv: tuple[str, ...], ask: Callable[[], Answer[Com
     """The answer of a program that only looks, with what was modelled worked in."""
     real = ask()
     if argv[:2] == ("systemctl", "show") and isinstance(real, Completed):
-        return Completed(real.status, _shown(overlay, real.stdout), real.stderr)
+        return Completed(real.status, _change_shown(overlay, real.stdout), real.stderr)
     if argv[:2] == ("apt-config", "dump") and isinstance(real, Completed):
-        return Completed(real.status, real.stdout + _appended(overlay, argv[2]), real.stderr)
+        return Completed(real.status, real.stdout + _append_lists(overlay, argv[2]), real.stderr)
     return real
 
 
-def _appended(overlay: Overlay, key: str) -> bytes:
+def _append_lists(overlay: Overlay, key: str) -> bytes:
     """What files of ours in apt.conf.d add to one of apt's lists: a line for each value, as apt prints it."""
     written = (
         value.content.splitlines()
@@ -62,7 +64,7 @@ def _appended(overlay: Overlay, key: str) -> bytes:
     return b"".join(line + b"\n" for lines in written for line in lines if line.startswith(f'{key}:: "'.encode()))
 
 
-def _systemctl(overlay: Overlay, words: list[str], *, now: bool) -> Completed:
+def _answer_systemctl(overlay: Overlay, words: list[str], *, now: bool) -> Completed:
     verb, names = words[0], words[1:]
     if verb in {"daemon-reload", "reload", "restart", "try-restart"}:
         return _DONE
@@ -80,12 +82,12 @@ def _systemctl(overlay: Overlay, words: list[str], *, now: bool) -> Completed:
 def _link_unit(overlay: Overlay, verb: str, name: str) -> None:
     """Where no manager answers, links in /etc say what is enabled: those that [Install] asks for (systemd.unit(5))."""
     if verb == "disable":
-        for folder in _listed(overlay, ADMIN):
-            if folder.endswith(tuple(_INSTALL.values())) and name in _listed(overlay, f"{ADMIN}/{folder}"):
+        for folder in _list_names(overlay, ADMIN):
+            if folder.endswith(tuple(_INSTALL.values())) and name in _list_names(overlay, f"{ADMIN}/{folder}"):
                 _set_link(overlay, f"{ADMIN}/{folder}/{name}", ABSENT)
     elif verb == "enable":
-        fragment = next((path for path in (f"{folder}/{name}" for folder in LASTING) if _text(overlay, path)), "")
-        for line in _text(overlay, fragment).splitlines():
+        fragment = next((path for path in (f"{folder}/{name}" for folder in LASTING) if _read_text(overlay, path)), "")
+        for line in _read_text(overlay, fragment).splitlines():
             key, _, value = line.partition("=")
             for other in value.split():
                 if key.strip() in _INSTALL:
@@ -99,17 +101,17 @@ def _set_link(overlay: Overlay, path: str, target: str | Absent) -> None:
     overlay.links[path] = target
 
 
-def _listed(overlay: Overlay, folder: str) -> tuple[str, ...]:
+def _list_names(overlay: Overlay, folder: str) -> tuple[str, ...]:
     names = overlay.list(folder)
     return names if isinstance(names, tuple) else ()
 
 
-def _text(overlay: Overlay, path: str) -> str:
+def _read_text(overlay: Overlay, path: str) -> str:
     content = overlay.read(path) if path else b""
     return content.decode("utf-8", "replace") if isinstance(content, bytes) else ""
 
 
-def _shown(overlay: Overlay, stdout: bytes) -> bytes:
+def _change_shown(overlay: Overlay, stdout: bytes) -> bytes:
     """`systemctl show` prints one block of Key=Value lines per unit; change those that were modelled."""
     blocks = []
     for block in stdout.decode("utf-8", "replace").split("\n\n"):
@@ -124,7 +126,7 @@ def _shown(overlay: Overlay, stdout: bytes) -> bytes:
 
 
 def _apt_get(overlay: Overlay, words: tuple[str, ...]) -> Completed:
-    plain = _operands(words)
+    plain = _take_operands(words)
     verb, names = plain[0], plain[1:]
     status = overlay.read(DPKG_STATUS)
     text = status.decode("utf-8", "replace") if isinstance(status, bytes) else ""
@@ -142,7 +144,7 @@ def _apt_get(overlay: Overlay, words: tuple[str, ...]) -> Completed:
     return _DONE
 
 
-def _operands(words: tuple[str, ...]) -> list[str]:
+def _take_operands(words: tuple[str, ...]) -> list[str]:
     found = []
     skip = False
     for word in words:

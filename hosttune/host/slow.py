@@ -1,12 +1,12 @@
-"""Who is told that a program is asked which takes its time. Without a command line, nobody is."""
+"""Who is told that a program is asked which takes its time. Without a command line, no one is."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 
-def _nobody(text: str) -> None:
+def _write_to_none(text: str) -> None:
     del text
 
 
-announce: Callable[[str], None] = _nobody  # the command line puts its own here
+announce: Callable[[str], None] = _write_to_none  # the command line puts its own here

@@ -17,12 +17,12 @@ from hosttune.regex import regex
 
 LIMIT = 4 << 20  # bytes of one file
 _DRAFT = regex(r"\..+\.json\.[0-9a-f]{16}")  # what a `save` leaves that a power cut ended
-_OLD_S = 3600.0  # a draft as old as this is nobody's any more
+_OLD_S = 3600.0  # a draft as old as this is no one's any more
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def folder(part: str) -> str:
+def name_folder(part: str) -> str:
     """Where this user's files lie (XDG Base Directory Specification: a relative path there does not count)."""
     if os.geteuid() == 0:
         return f"/var/lib/hosttune/{part}"
@@ -32,7 +32,7 @@ def folder(part: str) -> str:
     return os.path.join(os.path.realpath(home), "hosttune", part)
 
 
-def names(prefix: str, where: str) -> tuple[str, ...]:
+def list_names(prefix: str, where: str) -> tuple[str, ...]:
     """The files there whose names begin so, in order."""
     try:
         found = os.listdir(where)
@@ -43,7 +43,7 @@ def names(prefix: str, where: str) -> tuple[str, ...]:
 
 def load(name: str, where: str) -> bytes | None:
     """The content of a file there; None where there is none that only this user could have written."""
-    with suppress(OSError, Refused), _opened(name, where) as place:
+    with suppress(OSError, Refused), _open_file(name, where) as place:
         fd = os.open(place.name, _READ, dir_fd=place.folder)
         try:
             if _is_ours(fd) and _is_ours(place.folder) and os.fstat(fd).st_size <= LIMIT:
@@ -59,7 +59,7 @@ def save(name: str, content: bytes, where: str) -> None:
 
     path = f"{where}/{name}"
     try:
-        with _opened(name, where, make=True) as place:
+        with _open_file(name, where, make=True) as place:
             if not _is_ours(place.folder):
                 raise Refused(f"{os.path.dirname(place.path)} does not belong to this user alone")
             new = f".{name}.{secrets.token_hex(8)}"
@@ -84,18 +84,18 @@ def save(name: str, content: bytes, where: str) -> None:
 
 def remove(name: str, where: str) -> None:
     """Remove a file there, if it is there."""
-    with suppress(OSError, Refused), _opened(name, where) as place:
+    with suppress(OSError, Refused), _open_file(name, where) as place:
         os.unlink(place.name, dir_fd=place.folder)
 
 
-def size(name: str, where: str) -> int:
+def read_size(name: str, where: str) -> int:
     """Bytes of a file there; 0 where it cannot be told."""
     with suppress(OSError):
         return os.lstat(f"{where}/{name}").st_size
     return 0
 
 
-def sweep(where: str) -> None:
+def sweep_drafts(where: str) -> None:
     """Remove the drafts that interrupted writers have left there."""
     with suppress(OSError):
         for name in filter(_DRAFT.fullmatch, os.listdir(where)):
@@ -104,7 +104,7 @@ def sweep(where: str) -> None:
 
 
 @contextmanager
-def _opened(name: str, where: str, *, make: bool = False) -> Iterator[FolderEntry]:
+def _open_file(name: str, where: str, *, make: bool = False) -> Iterator[FolderEntry]:
     with opened_place("/", f"{where}/{name}", make=0o700 if make else None) as place:
         yield place
 

@@ -1,7 +1,7 @@
 """Signals while this host is changed: a terminal that goes away ends nothing, and Ctrl-C waits for the change at hand.
 
 SIGHUP comes when an ssh connection drops; apt and needrestart go on then, too. SIGINT and SIGTERM are noted, and
-the code that makes changes asks `asked` between two of them. The same signal once more ends the process at once.
+the code that makes changes asks `get_signal` between two of them. The same signal once more ends the process at once.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ def has_hung_up() -> bool:
     return _Noted.has_hung_up
 
 
-def asked() -> int:
+def get_signal() -> int:
     """The signal that asks to stop between two changes; 0 where none came."""
     return _Noted.signal
 
 
 @contextmanager
 def between_changes() -> Iterator[None]:
-    """Within, SIGINT and SIGTERM are noted for `asked`. What is ignored stays so."""
+    """Within, SIGINT and SIGTERM are noted for `get_signal`. What is ignored stays so."""
     before = {one: signal.getsignal(one) for one in _STOPPING} if _is_main() else {}
     _Noted.signal = 0
     try:

@@ -34,7 +34,7 @@ def rights_of(uid: int, gid: int, groups: Sequence[int]) -> Iterator[None]:
 
 
 def _set_groups(groups: Sequence[int]) -> None:
-    if numbers := _numbers():
+    if numbers := _find_numbers():
         import ctypes
 
         _call(numbers[0], len(groups), (ctypes.c_uint32 * len(groups))(*groups))
@@ -43,20 +43,20 @@ def _set_groups(groups: Sequence[int]) -> None:
 
 
 def _set_group(gid: int) -> None:
-    if numbers := _numbers():
+    if numbers := _find_numbers():
         _call(numbers[1], _SAME, gid, _SAME)
     else:
         os.setegid(gid)
 
 
 def _set_user(uid: int) -> None:
-    if numbers := _numbers():
+    if numbers := _find_numbers():
         _call(numbers[2], _SAME, uid, _SAME)
     else:
         os.seteuid(uid)
 
 
-def _numbers() -> tuple[int, int, int] | None:
+def _find_numbers() -> tuple[int, int, int] | None:
     """Those of this machine; None for another one, where glibc's functions have to do."""
     return _NUMBERS.get(os.uname().machine) if sys.maxsize > 1 << 32 else None
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from hosttune.errors import Refused
 from hosttune.host.bounded import MOST_NAMES, PROCESS_FILE, names_in, read_head
 from hosttune.host.door import Completed, FileType, Space, Stat, Usage
-from hosttune.host.effort import counted
+from hosttune.host.effort import count_content
 from hosttune.host.mounters import Mounters, mounter_of
 from hosttune.host.named import served_mounts
 from hosttune.host.paths import ResolvedPath, is_plain, open_place, open_without_links, walk
@@ -48,7 +48,7 @@ class ElsewhereError(OSError):
         self.answer = answer
 
 
-def refusal(error: OSError, path: str) -> Absent | Unreadable:
+def explain_failure(error: OSError, path: str) -> Absent | Unreadable:
     """What a failed look means: not there, forbidden, or broken."""
     if isinstance(error, ElsewhereError):
         return error.answer
@@ -89,7 +89,7 @@ class Stranger(NamedTuple):
         return f"{self.path} can be written by others ({self.right})"
 
 
-def _stranger(found: ResolvedPath, path: str, info: os.stat_result) -> Stranger | None:
+def _find_stranger(found: ResolvedPath, path: str, info: os.stat_result) -> Stranger | None:
     """Who besides root could change this file, folder or link; in a sticky folder only an entry's owner can."""
     if info.st_uid != 0:
         return Stranger(path, found.mounters.ownership(info).removeprefix("belongs to "))
@@ -140,7 +140,7 @@ def _live_place(path: str, *, follow: bool = True) -> int:
         if error.errno not in {errno.ELOOP, errno.ENOSYS, errno.EPERM}:
             raise
     with walk("/", path, follow=follow, avoided=served_mounts) as found:
-        _need(found, path)
+        _require_rights(found, path)
         _require_open(found, path)
         return os.dup(found.fd if found.fd >= 0 else found.parent)
 
@@ -171,7 +171,7 @@ def _live_link(path: str) -> str:
         os.close(place)
 
 
-def _opened(place: int, path: str) -> int:
+def _open_place(place: int, path: str) -> int:
     """For reading what an O_PATH descriptor leads to; without /proc, as in a chroot, by its path."""
     try:
         return open_place(place, _LOOK)
@@ -208,8 +208,8 @@ class FileTree:
         except OSError as error:
             # A process whose first thread has ended, its others going on, has no namespaces any more.
             is_ended = error.errno == errno.EINVAL and _OF_A_PROCESS.match(path)
-            return ABSENT if is_ended else refusal(error, path)
-        return _too_long(path, limit) if content is None else counted(content)
+            return ABSENT if is_ended else explain_failure(error, path)
+        return _too_long(path, limit) if content is None else count_content(content)
 
     def head(self, path: str, size: int = 4) -> Answer[bytes]:
         """The first bytes of a regular file."""
@@ -218,7 +218,7 @@ class FileTree:
                 is_file = stat.S_ISREG(info.st_mode)
                 return read_head(fd, size)[0] if is_file else Unreadable(f"{path} is not a regular file")
         except OSError as error:
-            return refusal(error, path)
+            return explain_failure(error, path)
 
     def lock_holder(self, path: str) -> Answer[Completed]:
         """The process that holds a write lock of fcntl(2) on a file, as F_GETLK tells it; nothing where none does. Its
@@ -230,7 +230,7 @@ class FileTree:
                     return Unreadable(f"{path} is not a regular file")
                 found = fcntl.fcntl(fd, fcntl.F_GETLK, struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
         except OSError as error:
-            return refusal(error, path)
+            return explain_failure(error, path)
         kind, _, _, _, pid = struct.unpack(_FLOCK, found)
         return Completed(0, str(max(0, pid)).encode() if kind == fcntl.F_WRLCK else b"", b"")
 
@@ -252,14 +252,14 @@ class FileTree:
                     return Unreadable(f"{path} is not a regular file"), ()
                 limit = self._limit_of(path, info)
                 passed = found.visited if self._is_live else found.visited[1:]  # an image's top is its unpacker's
-                others = [_stranger(found, *one) for one in (*passed, (found.canonical, info))]
+                others = [_find_stranger(found, *one) for one in (*passed, (found.canonical, info))]
                 fd = found.open_file(_LOOK)
                 try:
                     content = read_all(fd, limit)
                 finally:
                     os.close(fd)
         except OSError as error:
-            return refusal(error, path), ()
+            return explain_failure(error, path), ()
         strangers = tuple(one for one in others if one)
         return (_too_long(path, limit) if content is None else content), strangers
 
@@ -267,7 +267,7 @@ class FileTree:
     def _walk(self, path: str, *, follow: bool = True) -> Iterator[ResolvedPath]:
         """The way to what is there: all that does not take the kernel's own walk comes by here."""
         with walk(self.root, path, follow=follow, avoided=served_mounts if self._is_live else tuple) as found:
-            _need(found, path)
+            _require_rights(found, path)
             yield found
 
     @contextmanager
@@ -281,7 +281,7 @@ class FileTree:
                 if not (stat.S_ISREG(info.st_mode) or stat.S_ISDIR(info.st_mode)):
                     yield info, -1
                     return
-                fd = _opened(place, path)
+                fd = _open_place(place, path)
             finally:
                 os.close(place)
         else:
@@ -308,8 +308,10 @@ class FileTree:
                     return Unreadable(f"{path} is not a folder")
                 names, are_all = names_in(fd, MOST_NAMES)
         except OSError as error:
-            return refusal(error, path)
-        return counted(tuple(sorted(names))) if are_all else Unreadable(f"{path} holds more than {MOST_NAMES} names")
+            return explain_failure(error, path)
+        return (
+            count_content(tuple(sorted(names))) if are_all else Unreadable(f"{path} holds more than {MOST_NAMES} names")
+        )
 
     def link(self, path: str) -> Answer[str]:
         if not is_plain(path):
@@ -323,7 +325,7 @@ class FileTree:
                 return os.readlink("", dir_fd=found.fd)
         except OSError as error:
             # EINVAL, or ENOENT for an O_PATH descriptor: there is something, but no link.
-            return ABSENT if error.errno == errno.EINVAL else refusal(error, path)
+            return ABSENT if error.errno == errno.EINVAL else explain_failure(error, path)
 
     def stat(self, path: str, *, follow: bool = True) -> Answer[Stat]:
         if not is_plain(path):
@@ -334,7 +336,7 @@ class FileTree:
             with self._walk(path, follow=follow) as found:
                 return to_stat(found.stat())
         except OSError as error:
-            return refusal(error, path)
+            return explain_failure(error, path)
 
     def resolve(self, path: str) -> Answer[str]:
         if not is_plain(path):
@@ -345,7 +347,7 @@ class FileTree:
             with self._walk(path) as found:  # through closed folders as well: this reads no file
                 return found.canonical
         except OSError as error:
-            return refusal(error, path)
+            return explain_failure(error, path)
 
     def space(self, path: str) -> Answer[Space]:
         if not is_plain(path):
@@ -361,7 +363,7 @@ class FileTree:
                 with self._walk(path) as found:
                     info = os.statvfs(found.fd if found.fd >= 0 else found.parent)
         except OSError as error:
-            return refusal(error, path)
+            return explain_failure(error, path)
         unit = info.f_frsize
         reserved = max(0, info.f_bfree - info.f_bavail) * unit
         return Space(info.f_blocks * unit, info.f_bavail * unit, info.f_files, info.f_favail, reserved)
@@ -375,7 +377,7 @@ class FileTree:
             with self._looked_at(path) as (info, fd):
                 return count(fd) if stat.S_ISDIR(info.st_mode) else Unreadable(f"{path} is not a folder")
         except OSError as error:
-            return refusal(error, path)
+            return explain_failure(error, path)
 
     def refused_write(self, path: str) -> Refused | None:
         from hosttune.host.replace import refused_write
@@ -399,7 +401,7 @@ def parse_os_release(content: bytes, path: str) -> Mapping[str, str] | Unreadabl
     import distro
 
     if len(content) > OS_RELEASE_LIMIT:
-        return Unreadable(f"{path} is larger than {_size(OS_RELEASE_LIMIT)}")
+        return Unreadable(f"{path} is larger than {_format_size(OS_RELEASE_LIMIT)}")
     fd = os.memfd_create("os-release", os.MFD_CLOEXEC)
     try:
         with open(fd, "wb", closefd=False) as file:
@@ -433,15 +435,15 @@ def _line_of_open_quote(text: str) -> int:
     return number + next((skipped for skipped, row in enumerate(rest) if row.strip() and row[0] != "#"), 0)
 
 
-def _size(limit: int) -> str:
+def _format_size(limit: int) -> str:
     return f"{limit >> 20} MiB" if limit >> 20 else f"{limit >> 10} KiB"
 
 
 def _too_long(path: str, limit: int) -> Unreadable:
-    return Unreadable(TooLong(f"{path} is larger than {_size(limit)}"))
+    return Unreadable(TooLong(f"{path} is larger than {_format_size(limit)}"))
 
 
-def _need(found: ResolvedPath, path: str) -> None:
+def _require_rights(found: ResolvedPath, path: str) -> None:
     if found.missing:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
 

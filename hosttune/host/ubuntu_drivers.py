@@ -24,7 +24,7 @@ class DriverDevice:
     modalias: str
     vendor: str
     model: str
-    drivers: tuple[str, ...]  # each what stands behind `driver   : `
+    drivers: tuple[str, ...]  # each what is behind `driver   : `
     is_manual: bool
 
     @property
@@ -34,10 +34,10 @@ class DriverDevice:
 
 def parse_sections(output: str) -> tuple[DriverDevice, ...]:
     """The sections of `ubuntu-drivers devices`, in order; lines of no section (warnings, tracebacks) are left out."""
-    return tuple(_section(head, lines) for head, lines in _chunks(output.splitlines()))
+    return tuple(_parse_section(head, lines) for head, lines in _split_chunks(output.splitlines()))
 
 
-def _chunks(lines: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
+def _split_chunks(lines: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
     head, body = "", list[str]()
     for one in lines:
         match = _SECTION.fullmatch(one)
@@ -51,7 +51,7 @@ def _chunks(lines: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
         yield head, body
 
 
-def _section(head: str, lines: list[str]) -> DriverDevice:
+def _parse_section(head: str, lines: list[str]) -> DriverDevice:
     fields = [(match[1], match[2]) for one in lines if (match := _FIELD.fullmatch(one.rstrip()))]
     first = dict(reversed(fields))
     return DriverDevice(

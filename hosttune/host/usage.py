@@ -1,4 +1,4 @@
-"""How much lies below a folder: counted to a bound, without following links, on the one file system.
+"""How much is below a folder: counted to a bound, without following links, on the one file system.
 
 A user chooses the length of a file that holds nothing, and how many names a file has. So what counts is the space that
 files take, each of them once, and never more than the file system has in use: files can share their blocks (reflink).
@@ -27,7 +27,7 @@ _GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EXDEV})
 
 
 def count(folder: int, most: int = MOST_ENTRIES) -> Usage:
-    """What lies below an open folder. What is mounted there is not looked at: its server may be dead. A user can mount
+    """What is below an open folder. What is mounted there is not looked at: its server may be dead. A user can mount
     something at the moment in which the walk comes there.
     """
     tally = _Tally(os.fstat(folder).st_dev, most, frozenset(served_mounts()))

@@ -22,7 +22,7 @@ def usable_cpus() -> int:
     return max(1, len(os.sched_getaffinity(0)))
 
 
-def each(work: Callable[[A], R], things: Iterable[A], jobs: int) -> Iterator[R]:
+def map_in_order(work: Callable[[A], R], things: Iterable[A], jobs: int) -> Iterator[R]:
     """The answer for each thing, in their order. With `jobs` above 1 in so many forked processes, which know what this
     one knows by now; `work` must be a function of a module, or a partial of one.
     """

@@ -1,6 +1,6 @@
 """What to change in a training script, with the figure and where it was measured. Pure.
 
-The advice of guides and blogs in its corrected form: what was re-measured stands with its figure, what is gone is
+The advice of guides and blogs in its corrected form: what was re-measured is with its figure, what is gone is
 left out. `MACHINE` is where "measured" was measured; every other figure names its source.
 """
 

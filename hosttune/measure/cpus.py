@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-from hosttune.facts.cpu.cpu import GROUPS, Quota, parse_cpu_max, parse_groups, upwards
+from hosttune.facts.cpu.cpu import GROUPS, Quota, parse_cpu_max, parse_groups, walk_upwards
 from hosttune.frozen import frozen
 from hosttune.host.bounded import head_text
 
@@ -28,15 +28,15 @@ class Cpus:
 
 
 def usable_cpus(pid: int = 0, *, root: str = "") -> Cpus:
-    """The CPUs of a process, 0 is this one. `root` stands before /proc and /sys, for tests of quotas.
+    """The CPUs of a process, 0 is this one. `root` is before /proc and /sys, for tests of quotas.
 
     Raises ProcessLookupError for one that is gone.
     """
     allowed = len(os.sched_getaffinity(pid))
-    return limited(allowed, quotas(pid, root=root))
+    return join_limits(allowed, find_quotas(pid, root=root))
 
 
-def limited(allowed: int, found: tuple[Quota, ...]) -> Cpus:
+def join_limits(allowed: int, found: tuple[Quota, ...]) -> Cpus:
     """The affinity and the tightest quota, joined. Pure."""
     tightest = min(found, key=lambda quota: quota.cpus, default=None)
     if tightest is None or tightest.cpus >= allowed:
@@ -44,27 +44,27 @@ def limited(allowed: int, found: tuple[Quota, ...]) -> Cpus:
     return Cpus(tightest.cpus, f"{round(tightest.cpus, 2):g} of {allowed} CPUs by {tightest.path}")
 
 
-def quotas(pid: int = 0, *, root: str = "") -> tuple[Quota, ...]:
+def find_quotas(pid: int = 0, *, root: str = "") -> tuple[Quota, ...]:
     """The quotas of a process's control group and of those above it, of version 1 and 2."""
     groups = parse_groups(_read(f"{root}/proc/{pid or 'self'}/cgroup"))
     found = []
     # With version 1 of the cpu controller, version 2 has none (hybrid set-up).
     is_v1 = "cpu" in groups
     mount = f"{root}{GROUPS}/cpu" if is_v1 else f"{root}{GROUPS}"
-    for folder in upwards(mount, groups.get("cpu", groups.get("", "/"))):
-        cpus = _v1(folder) if is_v1 else _v2(folder)
+    for folder in walk_upwards(mount, groups.get("cpu", groups.get("", "/"))):
+        cpus = _read_v1(folder) if is_v1 else _read_v2(folder)
         if cpus is not None:
             found.append(Quota(cpus, f"{folder.removeprefix(root)}/{'cpu.cfs_quota_us' if is_v1 else 'cpu.max'}"))
     return tuple(found)
 
 
-def _v2(folder: str) -> float | None:
+def _read_v2(folder: str) -> float | None:
     with suppress(ValueError):
         return parse_cpu_max(content) if (content := _read(f"{folder}/cpu.max").strip()) else None
     return None
 
 
-def _v1(folder: str) -> float | None:
+def _read_v1(folder: str) -> float | None:
     with suppress(ValueError):
         quota, period = (int(_read(f"{folder}/cpu.cfs_{name}_us")) for name in ("quota", "period"))
         return quota / period if quota > 0 and period > 0 else None  # -1: no limit

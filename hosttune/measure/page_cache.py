@@ -1,4 +1,4 @@
-"""How much of a file lies in the page cache, and how to let go of it; neither reads the file nor moves its atime.
+"""How much of a file is in the page cache, and how to let go of it; neither reads the file nor moves its atime.
 
 cachestat(2), Linux 6.5, counts a file's cached pages by its descriptor. Before, mincore(2) tells it by a mapping. Both
 hide the files of others (CVE-2019-5489): since Linux 5.2 mincore claims that all of such a file is resident, and since
@@ -32,7 +32,7 @@ class _Counts(ctypes.Structure):
 
 
 @cache
-def _libc() -> Any:
+def _load_libc() -> Any:
     libc = ctypes.CDLL(None, use_errno=True)
     libc.syscall.restype = ctypes.c_long
     libc.mmap.restype = ctypes.c_void_p
@@ -47,7 +47,7 @@ def _libc() -> Any:
 @cache
 def name_method() -> str:
     """`cachestat` where this kernel has it, else `mincore`."""
-    answer = _libc().syscall(_CACHESTAT, -1, None, None, 0)
+    answer = _load_libc().syscall(_CACHESTAT, -1, None, None, 0)
     return "mincore" if answer == -1 and ctypes.get_errno() in {errno.ENOSYS, errno.EPERM} else "cachestat"
 
 
@@ -56,7 +56,7 @@ def resident_bytes(fd: int, info: os.stat_result | None = None) -> int | None:
     info = info or os.fstat(fd)
     if info.st_size == 0:
         return 0
-    pages = _cachestat(fd) if name_method() == "cachestat" else _mincore(fd, info)
+    pages = _ask_cachestat(fd) if name_method() == "cachestat" else _ask_mincore(fd, info)
     return None if pages is None else min(int(pages * PAGE), info.st_size)
 
 
@@ -65,22 +65,22 @@ def drop(fd: int, offset: int = 0, length: int = 0) -> None:
     os.posix_fadvise(fd, offset, length, os.POSIX_FADV_DONTNEED)
 
 
-def _cachestat(fd: int) -> float | None:
+def _ask_cachestat(fd: int) -> float | None:
     counts = _Counts()
     whole = _Range(0, 0)
-    if _libc().syscall(_CACHESTAT, fd, ctypes.byref(whole), ctypes.byref(counts), 0) != 0:
+    if _load_libc().syscall(_CACHESTAT, fd, ctypes.byref(whole), ctypes.byref(counts), 0) != 0:
         return None
     return float(counts.cache)
 
 
-def _mincore(fd: int, info: os.stat_result) -> float | None:
+def _ask_mincore(fd: int, info: os.stat_result) -> float | None:
     """The resident pages, of a large file extrapolated from evenly spaced windows."""
     if not _is_ours(fd, info):
         return None
     seen = found = 0
-    for offset in _windows(info.st_size):
+    for offset in _spread_windows(info.st_size):
         length = min(_WINDOW, info.st_size - offset)
-        pages = _window(fd, offset, length)
+        pages = _count_in_window(fd, offset, length)
         if pages is None:
             return None
         seen += length
@@ -95,7 +95,7 @@ def _is_ours(fd: int, info: os.stat_result) -> bool:
     return os.access(f"/proc/self/fd/{fd}", os.W_OK, effective_ids=True)
 
 
-def _windows(size: int) -> Iterator[int]:
+def _spread_windows(size: int) -> Iterator[int]:
     if size <= _WINDOW * _WINDOWS:
         yield from range(0, size, _WINDOW)
     else:
@@ -103,8 +103,8 @@ def _windows(size: int) -> Iterator[int]:
         yield from range(0, step * _WINDOWS, step)
 
 
-def _window(fd: int, offset: int, length: int) -> int | None:
-    libc = _libc()
+def _count_in_window(fd: int, offset: int, length: int) -> int | None:
+    libc = _load_libc()
     place = libc.mmap(None, length, mmap.PROT_READ, mmap.MAP_SHARED, fd, offset)
     if place in {None, ctypes.c_void_p(-1).value}:
         return None

@@ -1,4 +1,4 @@
-"""What a path lies on: the file system, the layers below it, the disks at the bottom and how they are attached.
+"""What a path is on: the file system, the layers below it, the disks at the bottom and how they are attached.
 
 Through partitions, device mapper, md, loop devices (down to their files), several disks of btrfs, bcachefs and ZFS,
 overlays, bind mounts and symbolic links, from the facts about mounts and disks; no program is started and no device
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from hosttune.facts.base import UnknownFact, raw
+from hosttune.facts.base import UnknownFact, get_raw
 from hosttune.facts.storage.mounts import mount_of
 from hosttune.frozen import frozen
 from hosttune.host.known.file_systems import IN_MEMORY
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from hosttune.facts.storage.disks import Disk
     from hosttune.facts.storage.mounts import Mount
 
-KERNEL: Final = OF_THE_KERNEL - {"autofs"}  # no data set lies there, and reading such a file may do something
+KERNEL: Final = OF_THE_KERNEL - {"autofs"}  # no data set is there, and reading such a file may do something
 _MOST_LAYERS: Final = 128  # of an overlay; Docker makes no more
 _DEEPEST: Final = 6  # a loop device on a file on a loop device ...
 
@@ -30,7 +30,7 @@ _DEEPEST: Final = 6  # a loop device on a file on a loop device ...
 @frozen
 class UnderlyingDisk:
     """A disk at the bottom. `transport` is nvme, sata, sas, virtio, usb, mmc, scsi or empty; `medium` is flash,
-    rotating, or empty where nobody can tell."""
+    rotating, or empty where no one can tell."""
 
     name: str
     transport: str
@@ -40,7 +40,7 @@ class UnderlyingDisk:
 
 @frozen
 class Underneath:
-    """Where a path lies. `kind` is disk, network, memory or unknown; `layers` are what lies between the file system and
+    """Where a path is. `kind` is disk, network, memory or unknown; `layers` are what is between the file system and
     the disks, the uppermost first; `note` says why the disks are not known."""
 
     target: str  # the mount point
@@ -65,8 +65,8 @@ class Underneath:
         return any(disk.medium == "rotating" for disk in self.disks)
 
 
-def underneath(path: str, facts: Facts, *, depth: int = 0) -> Underneath:
-    """What `path` lies on; everything that is not known is said in `note`. Never raises UnknownFact."""
+def find_underneath(path: str, facts: Facts, *, depth: int = 0) -> Underneath:
+    """What `path` is on; everything that is not known is said in `note`. Never raises UnknownFact."""
     is_vm = _is_vm(facts)
     try:
         place = facts.reader.resolve(path)
@@ -76,16 +76,16 @@ def underneath(path: str, facts: Facts, *, depth: int = 0) -> Underneath:
     if mount is None:
         return Underneath("", "", "", "unknown", "relatime", False, is_vm, note="no mount is known to hold it")
     if mount.is_network:
-        return _found(mount, is_vm, "network")
+        return _make_underneath(mount, is_vm, "network")
     if mount.fstype in IN_MEMORY:
-        return _found(mount, is_vm, "memory")
+        return _make_underneath(mount, is_vm, "memory")
     try:
-        return _local(mount, facts, is_vm, depth)
+        return _find_local(mount, facts, is_vm, depth)
     except UnknownFact as unknown:
-        return _found(mount, is_vm, "unknown", note=unknown.reason)
+        return _make_underneath(mount, is_vm, "unknown", note=unknown.reason)
 
 
-def _found(
+def _make_underneath(
     mount: Mount,
     is_vm: bool,  # noqa: FBT001 - as in the dataclass
     kind: str,
@@ -106,26 +106,28 @@ def _is_vm(facts: Facts) -> bool:
         return False
 
 
-def _local(mount: Mount, facts: Facts, is_vm: bool, depth: int) -> Underneath:  # noqa: FBT001 - passed on
+def _find_local(mount: Mount, facts: Facts, is_vm: bool, depth: int) -> Underneath:  # noqa: FBT001 - passed on
     if mount.fstype == "overlay":
-        return _overlay(mount, facts, is_vm, depth)
-    tops = _tops(mount, facts)
+        return _find_overlay(mount, facts, is_vm, depth)
+    tops = _find_tops(mount, facts)
     if not tops:
         note = {"zfs": "a ZFS pool whose disks are not known here"}.get(
             mount.fstype, f"{mount.fstype} does not tell its disks"
         )
-        return _found(mount, is_vm, "unknown", note=note)
-    layers, bottom = _descend(tops, facts)
+        return _make_underneath(mount, is_vm, "unknown", note=note)
+    layers, bottom = _descend_layers(tops, facts)
     loops = [disk for disk in bottom if disk.kind == "loop"]
     if loops and depth < _DEEPEST:
-        return _loop(mount, loops[0], facts, layers, depth)
+        return _find_loop(mount, loops[0], facts, layers, depth)
     if bottom and all(disk.kind in {"ram", "zram"} for disk in bottom):
-        return _found(mount, is_vm, "memory", layers)
-    media = tuple(_medium(disk, is_vm=is_vm) for disk in bottom if disk.kind == "disk")
-    return _found(mount, is_vm, "disk" if media else "unknown", layers, media, "" if media else "no disk below it")
+        return _make_underneath(mount, is_vm, "memory", layers)
+    media = tuple(_describe_medium(disk, is_vm=is_vm) for disk in bottom if disk.kind == "disk")
+    return _make_underneath(
+        mount, is_vm, "disk" if media else "unknown", layers, media, "" if media else "no disk below it"
+    )
 
 
-def _tops(mount: Mount, facts: Facts) -> tuple[Disk, ...]:
+def _find_tops(mount: Mount, facts: Facts) -> tuple[Disk, ...]:
     """The devices that the file system is made of."""
     by_device, by_name = facts.disks.by_device, facts.disks.by_name
     if mount.device in by_device:
@@ -142,7 +144,7 @@ def _tops(mount: Mount, facts: Facts) -> tuple[Disk, ...]:
     return tuple(by_name[name] for name in names if name in by_name)
 
 
-def _descend(tops: Iterable[Disk], facts: Facts) -> tuple[tuple[str, ...], tuple[Disk, ...]]:
+def _descend_layers(tops: Iterable[Disk], facts: Facts) -> tuple[tuple[str, ...], tuple[Disk, ...]]:
     """(layers, bottom): partitions are no layer worth a word; the rest is named with what it is."""
     by_name = facts.disks.by_name
     layers: dict[str, None] = {}
@@ -153,7 +155,7 @@ def _descend(tops: Iterable[Disk], facts: Facts) -> tuple[tuple[str, ...], tuple
         if disk.name in seen:
             continue
         seen.add(disk.name)
-        parents = raw(disk, "parents")
+        parents = get_raw(disk, "parents")
         if disk.kind in {"dm", "md"}:
             layers[disk.path.removeprefix("/dev/mapper/").removeprefix("/dev/") + f" ({disk.kind})"] = None
         if isinstance(parents, tuple) and parents:
@@ -163,8 +165,8 @@ def _descend(tops: Iterable[Disk], facts: Facts) -> tuple[tuple[str, ...], tuple
     return tuple(layers), tuple(bottom[name] for name in sorted(bottom))
 
 
-def _medium(disk: Disk, *, is_vm: bool) -> UnderlyingDisk:
-    transport, rotational, model = (raw(disk, name) for name in ("transport", "is_rotational", "model"))
+def _describe_medium(disk: Disk, *, is_vm: bool) -> UnderlyingDisk:
+    transport, rotational, model = (get_raw(disk, name) for name in ("transport", "is_rotational", "model"))
     transport = transport if isinstance(transport, str) else ""
     if transport == "nvme":
         medium = "flash"
@@ -175,31 +177,33 @@ def _medium(disk: Disk, *, is_vm: bool) -> UnderlyingDisk:
     return UnderlyingDisk(disk.name, transport, medium, model if isinstance(model, str) else "")
 
 
-def _loop(mount: Mount, loop: Disk, facts: Facts, layers: tuple[str, ...], depth: int) -> Underneath:
-    """A loop device lies where its file lies (kernel: Documentation/ABI/testing/sysfs-block-loop)."""
-    content = facts.reader.read(f"/sys/block/{_whole(loop.name)}/loop/backing_file")
+def _find_loop(mount: Mount, loop: Disk, facts: Facts, layers: tuple[str, ...], depth: int) -> Underneath:
+    """A loop device is where its file is (kernel: Documentation/ABI/testing/sysfs-block-loop)."""
+    content = facts.reader.read(f"/sys/block/{_name_whole_device(loop.name)}/loop/backing_file")
     path = content.decode("utf-8", "surrogateescape").rstrip("\n") if isinstance(content, bytes) else ""
     is_vm = _is_vm(facts)
     if not path or path.endswith(" (deleted)"):
-        return _found(mount, is_vm, "unknown", (*layers, loop.name), note=f"the file behind {loop.name} is not known")
-    below = underneath(path, facts, depth=depth + 1)
-    return _through(mount, below, (*layers, f"{loop.name} ({path})"))
+        return _make_underneath(
+            mount, is_vm, "unknown", (*layers, loop.name), note=f"the file behind {loop.name} is not known"
+        )
+    below = find_underneath(path, facts, depth=depth + 1)
+    return _pass_through(mount, below, (*layers, f"{loop.name} ({path})"))
 
 
-def _whole(name: str) -> str:
+def _name_whole_device(name: str) -> str:
     """`loop0p1` is a partition of `loop0`."""
     return "loop" + name.removeprefix("loop").partition("p")[0]
 
 
-def _overlay(mount: Mount, facts: Facts, is_vm: bool, depth: int) -> Underneath:  # noqa: FBT001 - passed on
+def _find_overlay(mount: Mount, facts: Facts, is_vm: bool, depth: int) -> Underneath:  # noqa: FBT001 - passed on
     """The upper folder takes what is written, the lower ones hold what was there: both are often on one disk, and seen
     from inside of a container neither can be found."""
     folders = _overlay_folders(mount)
     if depth < _DEEPEST and folders and isinstance(facts.reader.resolve(folders[0]), str):
-        below = underneath(folders[0], facts, depth=depth + 1)
+        below = find_underneath(folders[0], facts, depth=depth + 1)
         if below.target != mount.target:
-            return _through(mount, below, ("overlay",))
-    return _found(mount, is_vm, "unknown", note="an overlay whose folders are not visible from here")
+            return _pass_through(mount, below, ("overlay",))
+    return _make_underneath(mount, is_vm, "unknown", note="an overlay whose folders are not visible from here")
 
 
 def _overlay_folders(mount: Mount) -> tuple[str, ...]:
@@ -224,14 +228,14 @@ def overlay_places(path: str, facts: Facts) -> tuple[Underneath, ...]:
         return ()
     found: dict[str, Underneath] = {}
     for folder in _overlay_folders(mount)[:_MOST_LAYERS]:
-        below = underneath(folder, facts, depth=1)
+        below = find_underneath(folder, facts, depth=1)
         if not isinstance(facts.reader.resolve(folder), str) or below.target == mount.target:
             return ()
         found.setdefault(below.target, below)
     return tuple(found.values())
 
 
-def _through(mount: Mount, below: Underneath, layers: tuple[str, ...]) -> Underneath:
-    """What lies under the file system on `mount`, with the layers in between."""
+def _pass_through(mount: Mount, below: Underneath, layers: tuple[str, ...]) -> Underneath:
+    """What is under the file system on `mount`, with the layers in between."""
     fs = (f"{below.fstype} on {below.target}",) if below.fstype else ()
-    return _found(mount, below.is_vm, below.kind, (*layers, *fs, *below.layers), below.disks, below.note)
+    return _make_underneath(mount, below.is_vm, below.kind, (*layers, *fs, *below.layers), below.disks, below.note)

@@ -52,16 +52,16 @@ def start_workers(
     is_waiting = wait_per_cpu is not None and wait_per_cpu >= 1
     if measured is not None:
         by_cpu = measured // ranks
-        formula = f"{measured} as bench read found here / {_processes(ranks)}"
+        formula = f"{measured} as bench read found here / {_count_processes(ranks)}"
     elif is_waiting:
         by_cpu = int(share * (1 + (wait_per_cpu or 0.0)))
         formula = f"{round(cpus.usable, 2):g} CPUs / {ranks} x (1 + {wait_per_cpu:.1f} wait per CPU time)"
     else:
         by_cpu = int(share) - 1
-        formula = f"{round(cpus.usable, 2):g} CPUs / {_processes(ranks)} - 1"
+        formula = f"{round(cpus.usable, 2):g} CPUs / {_count_processes(ranks)} - 1"
         if by_cpu == 1:
             by_cpu = 2
-            formula = f"{round(cpus.usable, 2):g} CPUs / {_processes(ranks)}, as one worker brings less than none"
+            formula = f"{round(cpus.usable, 2):g} CPUs / {_count_processes(ranks)}, as one worker brings less than none"
     limits = [cpus.reason]
     wanted = max(1, by_cpu)
     if wanted > MOST:
@@ -71,13 +71,12 @@ def start_workers(
         by_memory = available_bytes // ranks // worker_bytes
         if by_memory < wanted:
             wanted = max(1, by_memory)
-            formula = (
-                f"{available_bytes / 2**30:.1f} GiB / {_processes(ranks)} / {worker_bytes / 2**30:.1f} GiB a worker"
-            )
+            shared = f"{available_bytes / 2**30:.1f} GiB / {_count_processes(ranks)}"
+            formula = f"{shared} / {worker_bytes / 2**30:.1f} GiB a worker"
             limits.append("memory limits it before the CPUs do")
     if shards is not None and 0 < shards // ranks < wanted:
         wanted = shards // ranks
-        formula = f"{shards} shards / {_processes(ranks)}"
+        formula = f"{shards} shards / {_count_processes(ranks)}"
         limits.append("one shard feeds one worker")
     if share < 2 and measured is None:
         limits.append(
@@ -86,5 +85,5 @@ def start_workers(
     return Workers(wanted, formula, tuple(limits))
 
 
-def _processes(number: int) -> str:
+def _count_processes(number: int) -> str:
     return f"{number} GPU process{'es' * (number != 1)}"

@@ -22,7 +22,7 @@ LIST = "resources/modules.txt"
 
 
 @cache
-def modules() -> Mapping[str, str]:
+def list_modules() -> Mapping[str, str]:
     """The modules in this folder by the last part of their names, `data_mount` -> `storage.data_mount`. The
     self-contained file carries a list of them: to find one in an archive takes as long as to read it.
     """
@@ -44,13 +44,13 @@ class _Kinds(Mapping[str, Any]):
         return self._found[kind]
 
     def _find(self, kind: str) -> Any:
-        found = getattr(import_module(f"{__name__}.{modules()[kind.replace('-', '_')]}"), self._export, None)
+        found = getattr(import_module(f"{__name__}.{list_modules()[kind.replace('-', '_')]}"), self._export, None)
         if found is None:
             raise KeyError(kind)
         return found
 
     def __iter__(self) -> Iterator[str]:
-        names = (name.replace("_", "-") for name in sorted(modules()))
+        names = (name.replace("_", "-") for name in sorted(list_modules()))
         return iter([name for name in names if name in self])
 
     def __len__(self) -> int:
@@ -92,6 +92,6 @@ def by_kind(changes: Iterable[Change]) -> list[tuple[AddressKind, list[Change]]]
     return [(kind_of(some[0].address), some) for some in own.values()]
 
 
-def place(address: Address) -> tuple[str, str]:
+def locate_address(address: Address) -> tuple[str, str]:
     """What an address looks at: two kinds that see the same thing have one place."""
     return kind_of(address).shares or address.kind, address.name

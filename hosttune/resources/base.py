@@ -176,7 +176,7 @@ class AddressKind(ABC):
 
     def invert(self, change: Change) -> Change | None:
         """The change that takes `change` back, or None where there is no way back."""
-        return inverted(change)
+        return invert_change(change)
 
     def file_of(self, name: str) -> str:  # noqa: ARG002 - the interface of all kinds
         """The file that a change replaces as a whole, so that an interrupted one leaves a temporary file beside it."""
@@ -206,11 +206,11 @@ class AddressKind(ABC):
         return all(self.same(self.read(reader, one.address.name), one.after) for one in changes)
 
     def waits_after(self, changes: Sequence[Change], reader: Reader) -> tuple[str, ...]:  # noqa: ARG002
-        """What these changes, made or tried, leave to be done by somebody: a sentence each."""
+        """What these changes, made or tried, leave to be done by someone: a sentence each."""
         return ()
 
     def left_by(self, changes: Sequence[Change], reader: Reader) -> tuple[str, ...]:  # noqa: ARG002
-        """What these changes leave on the disk for somebody to look at or remove: a sentence each."""
+        """What these changes leave on the disk for someone to look at or remove: a sentence each."""
         return ()
 
     def settle(self, writer: Writer, on_progress: Callable[[str], None]) -> bool:  # noqa: ARG002
@@ -255,7 +255,7 @@ def in_general(
     )  # fmt: skip
 
 
-def inverted(change: Change) -> Change:
+def invert_change(change: Change) -> Change:
     """The plain inverse: the same change with before and after exchanged."""
     action = action_between(change.after, change.before)
     return replace(change, action=action, before=change.after, after=change.before, reason="", details=())

@@ -22,7 +22,7 @@ def parse_whole_number(text: object) -> int | None:
         return None
 
 
-def satisfies(text: str, wish: Wish) -> bool:
+def satisfies_wish(text: str, wish: Wish) -> bool:
     """Whether a value, blanks normalised, is within all bounds of the wish."""
     value = parse_whole_number(text)
     for bound in wish.bounds:
@@ -37,15 +37,15 @@ def satisfies(text: str, wish: Wish) -> bool:
     return True
 
 
-def nearest(text: str, wish: Wish) -> str:
+def choose_nearest(text: str, wish: Wish) -> str:
     """The value to write: the present one where it satisfies the wish (never lower a better value), else the bound that
     satisfies all of them, of those that the present value breaks first.
     """
-    if text and satisfies(text, wish):
+    if text and satisfies_wish(text, wish):
         return text
-    broken = [bound for bound in wish.bounds if not satisfies(text, replace(wish, bounds=(bound,)))]
+    broken = [bound for bound in wish.bounds if not satisfies_wish(text, replace(wish, bounds=(bound,)))]
     values = [" ".join(str(bound.value).split()) for bound in (*broken, *wish.bounds)]
-    return next((value for value in values if satisfies(value, wish)), values[0])
+    return next((value for value in values if satisfies_wish(value, wish)), values[0])
 
 
 def is_better(text: str, than: str, wish: Wish) -> bool:
@@ -57,6 +57,6 @@ def is_better(text: str, than: str, wish: Wish) -> bool:
     return (sides == {Operator.AT_LEAST} and value > other) or (sides == {Operator.AT_MOST} and value < other)
 
 
-def wants(wish: Wish) -> str:
+def describe_wish(wish: Wish) -> str:
     """What the wish says, as a sentence."""
     return f"{wish.name} should be " + " and ".join(f"{_WORDS[bound.operator]}{bound.value}" for bound in wish.bounds)

@@ -61,10 +61,10 @@ class Comparison:
         if dropin.unknown:
             return self._says(Verdict.UNKNOWN, dropin.unknown)
         if dropin.hold:
-            return self._held(dropin.hold.kind, dropin.hold.detail, dropin.todo, dropin.evidence)
+            return self._make_held(dropin.hold.kind, dropin.hold.detail, dropin.todo, dropin.evidence)
         return self._says(Verdict.DIFFERS, self._wants, evidence=self._there, changes=changes)
 
-    def _held(self, kind: HoldKind, detail: str, todo: str = "", evidence: tuple[str, ...] = ()) -> Finding:
+    def _make_held(self, kind: HoldKind, detail: str, todo: str = "", evidence: tuple[str, ...] = ()) -> Finding:
         return self._says(Verdict.DIFFERS, self._wants, Hold(kind, detail), evidence, todo)
 
     def _says(

@@ -42,26 +42,29 @@ class DropinWish(WishKind):
     def writes(self, wishes: tuple[Wish, ...]) -> tuple[Change, ...]:
         return tuple(
             in_general(
-                wish, Address("file", wish.name), _text(wish), activation=_activation(wish), triggers=_triggers(wish)
+                wish, Address("file", wish.name), _render_text(wish), activation=_find_activation(wish),
+                triggers=_list_triggers(wish)
             )
             for wish in wishes
         )  # fmt: skip
 
 
-def _text(wish: Wish) -> bytes:
+def _render_text(wish: Wish) -> bytes:
     return render(wish.fields["template"], **{**wish.fields.get("vars", {}), "rule": wish.rule}).encode()
 
 
-def _activation(wish: Wish) -> Activation:
+def _find_activation(wish: Wish) -> Activation:
     return Activation(wish.fields.get("activation", "now"))
 
 
-def _triggers(wish: Wish) -> tuple[Trigger, ...]:
+def _list_triggers(wish: Wish) -> tuple[Trigger, ...]:
     return (Trigger(wish.fields["trigger"]),) if "trigger" in wish.fields else ()
 
 
 def _compare(wish: Wish, context: Context) -> Finding:
-    dropin = compare_dropin(wish.name, _text(wish), wish.rule, context, _activation(wish), _triggers(wish))
+    dropin = compare_dropin(
+        wish.name, _render_text(wish), wish.rule, context, _find_activation(wish), _list_triggers(wish)
+    )
     if dropin.unknown:
         return Finding(wish.rule, wish.subject, Verdict.UNKNOWN, reason=dropin.unknown)
     if dropin.hold:

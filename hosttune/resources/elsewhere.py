@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.frozen import frozen
 from hosttune.quoting import quote
-from hosttune.resources.bounds import satisfies
+from hosttune.resources.bounds import satisfies_wish
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,13 +47,13 @@ def by_tuned(words: str | None, wish: Wish, live: str, facts: Facts) -> Elsewher
         return None
     place = f"TuneD profile {facts.managers.tuned_profile}"
     if "$" in words:  # TuneD works it out: what it holds now it will hold
-        return Elsewhere(live or words, place, bool(live) and satisfies(live, wish))
+        return Elsewhere(live or words, place, bool(live) and satisfies_wish(live, wish))
     choices = [one.strip().lstrip(">").removesuffix("%") for one in words.split("|")]
     value = live if len(choices) > 1 and live in choices else choices[0]
-    return Elsewhere(value, place, satisfies(value, wish))
+    return Elsewhere(value, place, satisfies_wish(value, wish))
 
 
 def by_commands(is_meant: Callable[[str], bool], wish: Wish, facts: Facts) -> Elsewhere | None:
     """What the commands of enabled units set, the last of several; `is_meant` says whether a path is the one."""
     found = [one for one in facts.commands.all if is_meant(one.path)]
-    return Elsewhere(found[-1].value, found[-1].place, satisfies(found[-1].value, wish)) if found else None
+    return Elsewhere(found[-1].value, found[-1].place, satisfies_wish(found[-1].value, wish)) if found else None

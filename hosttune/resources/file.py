@@ -9,7 +9,7 @@ from hosttune.frozen import frozen
 from hosttune.host.door import Stat
 from hosttune.resources.base import AddressKind
 from hosttune.resources.services.restart import unit_of_dropin
-from hosttune.resources.steps import CommandLine, each
+from hosttune.resources.steps import CommandLine, list_steps
 from hosttune.values import ABSENT, Action, Address, Change, FileValue, Hold, HoldKind, Unreadable, prefix_reason
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class FileAddress(AddressKind):
         return one == other
 
     def by_hand(self, changes: Sequence[Change]) -> Sequence[str]:
-        return each(changes, _step)
+        return list_steps(changes, _step)
 
     def file_of(self, name: str) -> str:
         return name
@@ -72,7 +72,7 @@ def _step(change: Change) -> str:
 
 @frozen
 class Dropin:
-    """How a drop-in of ours stands against what a rule wants: at most one of `change` and `hold` is set."""
+    """How a drop-in of ours is against what a rule wants: at most one of `change` and `hold` is set."""
 
     change: Change | None = None
     hold: Hold = Hold()
@@ -82,7 +82,7 @@ class Dropin:
 
 
 def dropin_path(folder: str, rule: str, suffix: str = ".conf") -> str:
-    """Where the drop-in of a rule lies: one file per rule, so that a rule comes and goes alone."""
+    """Where the drop-in of a rule is: one file per rule, so that a rule comes and goes alone."""
     return f"{folder}/60-hosttune-{rule}{suffix}"
 
 
@@ -103,7 +103,7 @@ def lines_that_count(content: bytes) -> tuple[str, ...]:
 def compare_dropin(
     path: str, wanted: bytes, rule: str, context: Context, activation: Activation, triggers: tuple[Trigger, ...] = ()
 ) -> Dropin:
-    """Compare a drop-in of ours with the text a rule wants; one that somebody edited is theirs now."""
+    """Compare a drop-in of ours with the text a rule wants; one that someone edited is theirs now."""
     address = Address("file", path)
     present = context.state[address]
     if isinstance(present, Unreadable):

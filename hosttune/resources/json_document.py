@@ -1,6 +1,6 @@
 """A JSON file edited by one member at a time: every other byte stays. Pure.
 
-RFC 8259; a key that stands twice in one object is refused, because readers differ on which of them counts.
+RFC 8259; a key that is twice in one object is refused, because readers differ on which of them counts.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def parse(text: str) -> Node:
     start = _skip(text, 0)
     if text[start] != "{":
         raise JSONDecodeError("Expecting an object", text, start)
-    node = _object(text, start)
+    node = _parse_object(text, start)
     rest = _skip(text, node.end)
     if rest != len(text):
         raise JSONDecodeError("Extra data", text, rest)
@@ -68,9 +68,9 @@ def _skip(text: str, at: int) -> int:
     return at
 
 
-def _value(text: str, at: int) -> Node:
+def _parse_value(text: str, at: int) -> Node:
     if text[at : at + 1] == "{":
-        return _object(text, at)
+        return _parse_object(text, at)
     try:
         data, end = _DECODER.raw_decode(text, at)
     except JSONDecodeError:
@@ -80,19 +80,19 @@ def _value(text: str, at: int) -> Node:
     return Node(at, end, data)
 
 
-def _object(text: str, start: int) -> Node:
+def _parse_object(text: str, start: int) -> Node:
     members: list[JsonMember] = []
     at = _skip(text, start + 1)
     while text[at : at + 1] != "}" or members:
         if text[at : at + 1] != '"':
             raise JSONDecodeError("Expecting a key in double quotes", text, at)
-        key = _value(text, at)
+        key = _parse_value(text, at)
         if any(member.key == key.data for member in members):
             raise JSONDecodeError(f"The key {key.data!r} stands here twice", text, at)
         colon = _skip(text, key.end)
         if text[colon : colon + 1] != ":":
             raise JSONDecodeError("Expecting ':' behind a key", text, colon)
-        value = _value(text, _skip(text, colon + 1))
+        value = _parse_value(text, _skip(text, colon + 1))
         members.append(JsonMember(key.data, at, value))
         at = _skip(text, value.end)
         if text[at : at + 1] == "}":
@@ -130,26 +130,26 @@ def put(text: str, path: Sequence[str], value: Any) -> str:
         node = parse(text)
     unit = "  "  # one step of indentation, as the file has it
     if node.members:
-        unit = _indent(text, node.members[0].start) or unit
+        unit = _find_indent(text, node.members[0].start) or unit
     for depth, key in enumerate(path):
         if node.members is None:
             message = f"{'/'.join(path[:depth])} is no object"
             raise ValueError(message)
         member = node.find(key)
         if member is None:
-            start, old, new = _inserted(text, node, path[depth:], value, unit)
+            start, old, new = _make_insertion(text, node, path[depth:], value, unit)
             return text[:start] + new.replace("\n", end) + text[old:]
         node = member.value
     return text[: node.start] + dumps(value, ensure_ascii=False) + text[node.end :]
 
 
-def _indent(text: str, at: int) -> str:
-    """The blanks between the start of a line and this place; empty where something else stands there."""
+def _find_indent(text: str, at: int) -> str:
+    """The blanks between the start of a line and this place; empty where something else is there."""
     before = text[text.rfind("\n", 0, at) + 1 : at]
     return before if not before.strip(_BLANKS) else ""
 
 
-def _inserted(text: str, node: Node, path: Sequence[str], value: Any, unit: str) -> tuple[int, int, str]:
+def _make_insertion(text: str, node: Node, path: Sequence[str], value: Any, unit: str) -> tuple[int, int, str]:
     """What goes into an object in the place of the text between two places; its lines end in LF."""
     members = node.members or ()
     line = text[text.rfind("\n", 0, node.start) + 1 : node.start]
@@ -157,25 +157,25 @@ def _inserted(text: str, node: Node, path: Sequence[str], value: Any, unit: str)
     if members:
         last = members[-1]
         is_own_line = "\n" in text[node.start : members[0].start]
-        indent = _indent(text, last.start) or _indent(text, members[0].start)
+        indent = _find_indent(text, last.start) or _find_indent(text, members[0].start)
         end = last.value.end
         if is_own_line:
-            return end, end, f",\n{indent}{_rendered(path, value, indent, unit)}"
-        return end, end, f", {_rendered(path, value)}"
+            return end, end, f",\n{indent}{_render_member(path, value, indent, unit)}"
+        return end, end, f", {_render_member(path, value)}"
     indent = outer + unit
-    body = _rendered(path, value, indent, unit)
+    body = _render_member(path, value, indent, unit)
     return node.start, node.end, f"{{\n{indent}{body}\n{outer}}}"
 
 
-def _rendered(path: Sequence[str], value: Any, indent: str | None = None, unit: str = "") -> str:
+def _render_member(path: Sequence[str], value: Any, indent: str | None = None, unit: str = "") -> str:
     """`"key": value`, or the objects of the rest of the path around it."""
     key = dumps(path[0], ensure_ascii=False)
     if len(path) == 1:
         return f"{key}: {dumps(value, ensure_ascii=False)}"
     if indent is None:
-        return f"{key}: {{{_rendered(path[1:], value)}}}"
+        return f"{key}: {{{_render_member(path[1:], value)}}}"
     inner = indent + unit
-    return f"{key}: {{\n{inner}{_rendered(path[1:], value, inner, unit)}\n{indent}}}"
+    return f"{key}: {{\n{inner}{_render_member(path[1:], value, inner, unit)}\n{indent}}}"
 
 
 def drop(text: str, path: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""How the lines of somebody's text file end, so that what is added ends alike. Pure."""
+"""How the lines of someone's text file end, so that what is added ends alike. Pure."""
 
 from __future__ import annotations
 

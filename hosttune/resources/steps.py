@@ -1,4 +1,4 @@
-"""How a way by hand is told: steps, of which each is a command that works as it stands, or a sentence."""
+"""How a way by hand is told: steps, of which each is a command that works as it is, or a sentence."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class CommandLine(str):
-    """A step that is copied as it stands, a command or a whole line of a file: it must not be broken into lines."""
+    """A step that is copied as it is, a command or a whole line of a file: it must not be broken into lines."""
 
     __slots__ = ()
 
@@ -21,6 +21,6 @@ def shorten_list(texts: list[str], many: int = 4) -> list[str]:
     return texts if len(texts) <= many else [*texts[:many], f"and {len(texts) - many} more of this kind"]
 
 
-def each(changes: Iterable[Change], step: Callable[[Change], str]) -> list[str]:
+def list_steps(changes: Iterable[Change], step: Callable[[Change], str]) -> list[str]:
     """A step for each change, the same one once."""
     return list(dict.fromkeys(map(step, changes)))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from hosttune.quoting import quote
 from hosttune.resources import by_kind, kind_of
-from hosttune.resources.base import inverted
+from hosttune.resources.base import invert_change
 from hosttune.resources.steps import CommandLine
 from hosttune.values import Activation
 
@@ -29,16 +29,16 @@ Ways: TypeAlias = tuple[list[str], list[str]]  # how to do it, how to take it ba
 def describe_by_hand(changes: Iterable[Change]) -> Ways:
     """How to make these changes of one rule, and how to take them back."""
     listed = list(changes)
-    return _steps(listed), _steps([inverted(change) for change in reversed(listed)])
+    return _list_steps(listed), _list_steps([invert_change(change) for change in reversed(listed)])
 
 
-def _steps(changes: list[Change]) -> list[str]:
+def _list_steps(changes: list[Change]) -> list[str]:
     """Kind by kind in the order of the changes, then what makes them effective."""
     steps = [step for kind, some in by_kind(changes) for step in kind.by_hand(some)]
-    return [*steps, *_afterwards(changes)]
+    return [*steps, *_list_afterwards(changes)]
 
 
-def _afterwards(changes: list[Change]) -> list[str]:
+def _list_afterwards(changes: list[Change]) -> list[str]:
     triggers = list(dict.fromkeys(trigger for change in changes for trigger in change.triggers))
     steps = [_trigger(trigger) for trigger in triggers]
     restarted = {trigger.name for trigger in triggers if trigger.kind == "restart"}

@@ -33,7 +33,7 @@ def diff_of(change: Change, *, is_short: bool = False) -> Diff:
     """The change as a block of a document; `is_short`: its title alone."""
     is_told = _is_file(change) or _is_told(change)
     diff = file_diff(change.before, change.after) if _is_file(change) else ()
-    notes = (_mode(change) if _is_file(change) else "", _when(change))
+    notes = (_describe_mode(change) if _is_file(change) else "", _describe_time(change))
     before, after = ("", "") if is_told else (value_text(change.before), value_text(change.after))
     return Diff(
         change.action.symbol,
@@ -41,13 +41,13 @@ def diff_of(change: Change, *, is_short: bool = False) -> Diff:
         "" if change.action is Action.CREATE else before,
         "" if change.action is Action.DELETE else after,
         "" if is_short else ", ".join(filter(None, notes)),
-        () if is_short else (*diff, *map(clean, _details(change.details))),
+        () if is_short else (*diff, *map(clean, _render_details(change.details))),
         is_prose=kind_of(change.address).is_set,
         reason="" if is_short else clean(change.reason),
     )
 
 
-def _when(change: Change) -> str:
+def _describe_time(change: Change) -> str:
     address = change.address
     unit = kind_of(address).unit_of(address.name) if change.activation is Activation.RESTART else ""
     return f"in effect after a restart of {unit}" if unit else _WHEN[change.activation]
@@ -72,12 +72,12 @@ def file_diff(before: Value, after: Value) -> Iterator[str]:
     """The unified diff of two files; of a new or removed one all its lines."""
     import difflib
 
-    texts = [_text(value) for value in (before, after)]
+    texts = [_decode_text(value) for value in (before, after)]
     if any(text is None for text in texts):
         yield f"binary: {value_text(before)} -> {value_text(after)}"
         return
     old, new = ((text or "").split("\n") for text in texts)
-    ends = [lines.pop() for lines in (old, new)]  # what stands behind the last newline
+    ends = [lines.pop() for lines in (old, new)]  # what is behind the last newline
     for lines, end in zip((old, new), ends, strict=True):
         if end:
             lines.append(f"{end}\n\\ no newline at the end")
@@ -110,7 +110,7 @@ def _strip_common(old: list[str], new: list[str]) -> int:
     return max(0, head - _CONTEXT)
 
 
-def _text(value: Value) -> str | None:
+def _decode_text(value: Value) -> str | None:
     if not isinstance(value, FileValue):
         return ""
     try:
@@ -120,7 +120,7 @@ def _text(value: Value) -> str | None:
     return None if "\0" in text else text
 
 
-def _mode(change: Change) -> str:
+def _describe_mode(change: Change) -> str:
     if isinstance(change.after, FileValue) and change.before is ABSENT:
         return f"new, mode {change.after.mode:04o}"
     return "removed" if change.after is ABSENT else ""
@@ -130,7 +130,7 @@ def _is_file(change: Change) -> bool:
     return isinstance(change.before, FileValue) or isinstance(change.after, FileValue)
 
 
-def _details(details: tuple[str, ...]) -> Iterator[str]:
+def _render_details(details: tuple[str, ...]) -> Iterator[str]:
     """The details; a diff among them reads like that of a file: no file names, a blank behind the sign."""
     for line in details:
         if line.startswith(("--- ", "+++ ")):

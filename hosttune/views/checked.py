@@ -32,7 +32,7 @@ class About:
 
 @frozen
 class Checked:
-    """The plan of a host, whose it is, and what stands around it."""
+    """The plan of a host, whose it is, and what is around it."""
 
     plan: Plan
     page: Page
@@ -43,7 +43,7 @@ class Checked:
     proposal: str = ""  # the profile that fits better, and why
     about: Mapping[str, About] = field(default_factory=dict)
     timings: tuple[tuple[str, float], ...] = ()
-    trial: str = ""  # where the run on trial stands; empty where none is
+    trial: str = ""  # where the run on trial is; empty where none is
     keep_reports: int = 0  # days of which the policy wants a report to be kept
     inventory: Inventory | None = None  # for programs alone: what a fleet is compared by
     drains: Drains = NO_DRAINS

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 from hosttune.values import Finding, HoldKind, Risk, Verdict
-from hosttune.views.summary import standing, worst
+from hosttune.views.summary import find_worst, name_standing
 
 if TYPE_CHECKING:
     from hosttune.views.checked import About
@@ -74,7 +74,7 @@ class Difference:
     @property
     def cost(self) -> str:
         """The worse standing of the two sides."""
-        return min((standing(one) for one in (self.a, self.b) if one), key=_COSTS.index)
+        return min((name_standing(one) for one in (self.a, self.b) if one), key=_COSTS.index)
 
     @property
     def is_one_sided(self) -> bool:
@@ -125,7 +125,7 @@ def compare(a: Side, b: Side, about: Mapping[str, About]) -> CheckComparison:
         found = _of_rule(rule, of_a.get(rule, ()), of_b.get(rule, ()))
         said = (*of_a.get(rule, ()), *of_b.get(rule, ()))
         if not found and any(one.verdict is Verdict.UNKNOWN for one in said):
-            unknown.append(rule)  # two hosts of which nobody knows it are not alike in it
+            unknown.append(rule)  # two hosts of which no one knows it are not alike in it
         else:
             alike += not found
         known = about.get(rule)
@@ -133,23 +133,23 @@ def compare(a: Side, b: Side, about: Mapping[str, About]) -> CheckComparison:
             Difference(rule, subject, kind, one, other, known.risk if known else None, known.gain if known else "")
             for subject, kind, one, other in found
         ]
-    return CheckComparison(a, b, tuple(sorted(differences, key=_rank)), alike, tuple(unknown))
+    return CheckComparison(a, b, tuple(sorted(differences, key=_rank_difference)), alike, tuple(unknown))
 
 
 def set_by(finding: Finding) -> tuple[str, ...]:
     """Who set the value, where the finding tells: its owner, the files (with the line) that its evidence names."""
     owners = [finding.hold.detail] if finding.hold.kind in _SETS and finding.hold.detail else []
-    places = [f"{path}:{line}" if line else path for text in finding.evidence for path, line in _places(text)]
+    places = [f"{path}:{line}" if line else path for text in finding.evidence for path, line in _find_places(text)]
     return tuple(dict.fromkeys([*owners, *places]))
 
 
 def files_of(finding: Finding) -> tuple[str, ...]:
     """The files that the finding names, as what sets the value or owns it."""
     texts = (*finding.evidence, *([finding.hold.detail] if finding.hold.kind in _SETS else []))
-    return tuple(dict.fromkeys(path for text in texts for path, _ in _places(text)))
+    return tuple(dict.fromkeys(path for text in texts for path, _ in _find_places(text)))
 
 
-def _places(text: str) -> list[tuple[str, str]]:
+def _find_places(text: str) -> list[tuple[str, str]]:
     """The paths in a text, each with its line or nothing."""
     return [(match[1].rstrip("."), match[2] or match[3] or "") for match in _PLACE.finditer(text)]
 
@@ -167,32 +167,32 @@ def _of_rule(
     """The differences of one rule: as a whole where one side lacks it, else subject by subject."""
     del rule
     if not a or not b:
-        return [("", DifferenceKind.SELECTED, worst(a) if a else None, worst(b) if b else None)]
+        return [("", DifferenceKind.SELECTED, find_worst(a) if a else None, find_worst(b) if b else None)]
     applies = [any(finding.verdict is not Verdict.NOT_APPLICABLE for finding in side) for side in (a, b)]
     if not any(applies):
         return []
     if not all(applies):
-        return [("", DifferenceKind.APPLIES, worst(a), worst(b))]
+        return [("", DifferenceKind.APPLIES, find_worst(a), find_worst(b))]
     one, other = ({finding.subject: finding for finding in side} for side in (a, b))
     found: list[tuple[str, DifferenceKind, Finding | None, Finding | None]] = []
     for subject in dict.fromkeys([*one, *other]):
         left, right = one.get(subject), other.get(subject)
         if left is None or right is None:
             found.append((subject, DifferenceKind.APPLIES, left, right))
-        elif standing(left) != standing(right):
+        elif name_standing(left) != name_standing(right):
             found.append((subject, DifferenceKind.VERDICT, left, right))
-        elif _said(left) != _said(right):
+        elif _make_key(left) != _make_key(right):
             found.append((subject, DifferenceKind.VALUE, left, right))
     return found
 
 
-def _said(finding: Finding) -> tuple[object, ...]:
+def _make_key(finding: Finding) -> tuple[object, ...]:
     """What a rule says of a subject, without what passes by itself (who computes there just now)."""
     owner = finding.hold if finding.hold.kind in _SETS else None
     return finding.reason, finding.evidence, owner
 
 
-def _rank(difference: Difference) -> tuple[object, ...]:
+def _rank_difference(difference: Difference) -> tuple[object, ...]:
     """Differences between the hosts first, then what only one of them has; the dearest, then the riskiest first."""
     risk = difference.risk.rank if difference.risk else -1
     return difference.is_one_sided, _COSTS.index(difference.cost), -risk, difference.rule, difference.subject

@@ -11,7 +11,7 @@ from hosttune.engine.lint import fact_types
 from hosttune.engine.shapes import PARAM, WORDED, rule_shape
 from hosttune.facts import MODULES
 from hosttune.resources import wish_kinds
-from hosttune.views.markdown import cell, table_lines
+from hosttune.views.markdown import make_cell, table_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -48,29 +48,31 @@ put together. All other facts are listed by `hosttune facts`; `hosttune facts SU
 
 def custom_rules_reference() -> str:
     """The part of the document between its marks."""
-    subjects = ((f"`{name}`", _first(MODULES[name])) for name in sorted(fact_types()))
+    subjects = ((f"`{name}`", _read_first(MODULES[name])) for name in sorted(fact_types()))
     return "\n".join([
         _HEAD,
-        *_keys("### Keys of a rule", rule_shape()),
-        *_keys("### Keys of a parameter", PARAM),
+        *_list_keys("### Keys of a rule", rule_shape()),
+        *_list_keys("### Keys of a parameter", PARAM),
         "### Kinds of wishes", "", _WISHES,
-        *_table(("kind", "bounds", "keys"), (_kind_row(name, kind) for name, kind in sorted(wish_kinds().items()))),
+        *_render_table(
+            ("kind", "bounds", "keys"), (_kind_row(name, kind) for name, kind in sorted(wish_kinds().items()))
+        ),
         "### Expressions", "", _EXPRESSIONS,
-        *_table(("function", "gives"), ((_code(one.usage), one.doc) for one in HELPERS.values())),
+        *_render_table(("function", "gives"), ((_quote_code(one.usage), one.doc) for one in HELPERS.values())),
         f"Constants: {', '.join(f'`{name}` ({value})' for name, value in CONSTANTS.items())}.", "",
         "### Facts by name", "", _NAMED,
-        *_table(("fact", "holds", "fields"), _named_rows()),
+        *_render_table(("fact", "holds", "fields"), _named_rows()),
         "### Subjects of facts", "",
-        *_table(("subject", "what"), subjects),
+        *_render_table(("subject", "what"), subjects),
     ]).rstrip() + "\n"  # fmt: skip
 
 
-def _keys(title: str, table: TableSpec) -> list[str]:
+def _list_keys(title: str, table: TableSpec) -> list[str]:
     rows = (
         (f"`{name}`" + (" *" if name in table.required else ""), spec.says, getattr(spec, "help", ""))
         for name, spec in table.fields.items()
     )
-    return [title, "", *_table(("key (* needed)", "takes", "meaning"), rows)]
+    return [title, "", *_render_table(("key (* needed)", "takes", "meaning"), rows)]
 
 
 def _kind_row(name: str, kind: WishKind) -> tuple[str, str, str]:
@@ -90,16 +92,16 @@ def _named_rows() -> Iterable[tuple[str, str, str]]:
     for name in ("sysctl", "sysctl_at_boot", "sysfs", "etc", "units", "packages"):
         fields = fields_of(value_of(types[name]))
         listed = ", ".join(f"`{field}` ({name_type(kind)})" for field, kind in fields.items())
-        yield f'`{name}["..."]`', _first(MODULES[name]), listed
+        yield f'`{name}["..."]`', _read_first(MODULES[name]), listed
 
 
-def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> list[str]:
-    return [*table_lines(head, (map(cell, row) for row in rows)), ""]
+def _render_table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> list[str]:
+    return [*table_lines(head, (map(make_cell, row) for row in rows)), ""]
 
 
-def _code(usage: str) -> str:
+def _quote_code(usage: str) -> str:
     return " or ".join(f"`{one}`" for one in usage.split(" or "))
 
 
-def _first(module: str) -> str:
+def _read_first(module: str) -> str:
     return " ".join((import_module(module).__doc__ or "").partition("\n\n")[0].split())

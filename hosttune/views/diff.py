@@ -9,11 +9,11 @@ from hosttune.codec import to_json
 from hosttune.host.cleaned import clean
 from hosttune.verdict_words import STATES
 from hosttune.views.comparison import DifferenceKind, files_of, set_by
-from hosttune.views.document import Document, Item, Items, Say, Section, rendered
+from hosttune.views.document import Document, Item, Items, Say, Section, render_documents
 from hosttune.views.findings import BY_OUTCOME, explain_finding
-from hosttune.views.masking import masked
-from hosttune.views.summary import standing
-from hosttune.views.terminal import counted
+from hosttune.views.masking import mask_data
+from hosttune.views.summary import name_standing
+from hosttune.views.terminal import say_count
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,9 +28,9 @@ def diff_report(comparison: CheckComparison, page: Page) -> str:
     """What tells two checks apart, the dearest first: `-` is the first of them, `+` the second."""
     blocks: list[Block] = []
     shown = [one for one in comparison.differences if page.is_whole or not one.is_quiet]
-    for title, group in groupby(shown, key=_title):
+    for title, group in groupby(shown, key=_make_title):
         found = tuple(group)
-        items = tuple(_item(one, comparison, page) for one in found)
+        items = tuple(_make_item(one, comparison, page) for one in found)
         is_folded = found[0].is_quiet
         count = str(len({one.rule for one in found})) if is_folded else ""
         style = BY_OUTCOME[found[0].cost].style
@@ -40,15 +40,15 @@ def diff_report(comparison: CheckComparison, page: Page) -> str:
     if comparison.unknown and page.is_whole:
         names = Items(tuple(Item(text=clean(rule)) for rule in comparison.unknown))
         blocks.append(Section("Could not be checked on either side", (names,), STATES["unknown"].style))
-    decision = Say(" ".join([_decision(comparison), *map(clean, comparison.notes)]), "decision")
-    head = (Items((_side("-", comparison.a), _side("+", comparison.b)), is_aligned=True), decision)
+    decision = Say(" ".join([_describe_decision(comparison), *map(clean, comparison.notes)]), "decision")
+    head = (Items((_make_side("-", comparison.a), _make_side("+", comparison.b)), is_aligned=True), decision)
     name = f"{clean(comparison.a.host)} and {clean(comparison.b.host)}"
-    return rendered("hosttune diff", [Document(name, name, head, tuple(blocks))], page)
+    return render_documents("hosttune diff", [Document(name, name, head, tuple(blocks))], page)
 
 
 def diff_json(comparison: CheckComparison) -> dict[str, Any]:
     """The document of `diff --format json`; secrets are masked."""
-    body: dict[str, Any] = masked({
+    body: dict[str, Any] = mask_data({
         "format_version": 1,
         "a": _side_json(comparison.a),
         "b": _side_json(comparison.b),
@@ -73,11 +73,11 @@ def diff_json(comparison: CheckComparison) -> dict[str, Any]:
     return body
 
 
-def _decision(comparison: CheckComparison) -> str:
+def _describe_decision(comparison: CheckComparison) -> str:
     one_only = {one.rule for one in comparison.differences if one.is_one_sided}
     differing = {one.rule for one in comparison.differences} - one_only
     number = len(differing)
-    parts = [f"{counted(number, 'rule') if number else 'No rule'} {'tells' if number < 2 else 'tell'} them apart"]
+    parts = [f"{say_count(number, 'rule') if number else 'No rule'} {'tells' if number < 2 else 'tell'} them apart"]
     parts += [f"{len(one_only)} on one side only"] if one_only else []
     rest = [f"{comparison.alike} alike"] if comparison.alike else []
     rest += [f"{len(comparison.unknown)} could not be checked on either side"] if comparison.unknown else []
@@ -99,25 +99,25 @@ def _quiet_items(comparison: CheckComparison, page: Page) -> tuple[Item, ...]:
     return tuple(items)
 
 
-def _side(sign: str, side: Side) -> Item:
+def _make_side(sign: str, side: Side) -> Item:
     when = side.created_at.replace("T", " ").removesuffix("+00:00")
     return Item(f"{sign} {clean(side.host)}", f"{clean(when)} UTC", look="code")
 
 
-def _title(one: Difference) -> str:
+def _make_title(one: Difference) -> str:
     if one.is_one_sided:
         what = "Applies" if one.kind is DifferenceKind.APPLIES else "Selected"
         return f"{what} on one only{', nothing to change' if one.is_quiet else ''}"
     return f"{BY_OUTCOME[one.cost].title}{', by other values' if one.cost == 'ok' else ''}"
 
 
-def _item(one: Difference, comparison: CheckComparison, page: Page) -> Item:
+def _make_item(one: Difference, comparison: CheckComparison, page: Page) -> Item:
     """The verdicts, what each side says, who set it and when; with all told what the rule brings."""
     words = [f"{clean(one.subject)}:"] if one.subject else []
-    sides = [STATES[standing(side)].of_one if side else "absent" for side in (one.a, one.b)]
+    sides = [STATES[name_standing(side)].of_one if side else "absent" for side in (one.a, one.b)]
     words.append(sides[0] if sides[0] == sides[1] else f"{sides[0]} -> {sides[1]}")
     points = []
-    a, b = _written(one.a, comparison.a), _written(one.b, comparison.b)
+    a, b = _describe_written(one.a, comparison.a), _describe_written(one.b, comparison.b)
     for sign, finding, own, other in (("-", one.a, a, b), ("+", one.b, b, a)):
         if finding:
             texts = [*_side_texts(finding, page), *(f"written: {text}" for text in own if text not in other)]
@@ -139,7 +139,7 @@ def _side_texts(finding: Finding, page: Page) -> Iterator[str]:
         yield f"set by: {', '.join(others)}"
 
 
-def _written(finding: Finding | None, side: Side) -> tuple[str, ...]:
+def _describe_written(finding: Finding | None, side: Side) -> tuple[str, ...]:
     """Of the files that set the value on one side, who writes them and when that was done last."""
     files = [(path, side.files[path]) for path in (files_of(finding) if finding else ()) if path in side.files]
     return tuple(clean(f"{path} {written}") for path, written in files if str(written))

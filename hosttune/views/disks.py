@@ -6,7 +6,7 @@ from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hosttune.codec import FORMAT_VERSION, to_json
-from hosttune.facts.base import UnknownFact, raw
+from hosttune.facts.base import UnknownFact, get_raw
 from hosttune.facts.storage.fstab_lines import PATH
 from hosttune.facts.storage.mounts import is_network
 from hosttune.facts.storage.sources import names_device, plain_source, sources_of
@@ -15,7 +15,7 @@ from hosttune.host.cleaned import clean
 from hosttune.resources.storage.fstab_boot import look_at_boot_lines
 from hosttune.resources.storage.mount_causes import MountCauses
 from hosttune.values import Unreadable
-from hosttune.views.terminal import counted, wrapped
+from hosttune.views.terminal import say_count, wrap_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -71,7 +71,7 @@ def disks_of(facts: Facts) -> DiskTree:
     """Join the facts about disks, file systems, mounts, swap and fstab. Raises UnknownFact without any disks."""
     unknown: list[str] = []
 
-    def told(ask: Callable[[], Any]) -> Any:
+    def ask_or_none(ask: Callable[[], Any]) -> Any:
         try:
             return ask()
         except UnknownFact as missing:
@@ -79,32 +79,34 @@ def disks_of(facts: Facts) -> DiskTree:
             return ()
 
     disks = facts.disks.all
-    held = {one.path: one for one in told(lambda: facts.filesystems.all)}
-    mounts = [mount for mount in told(lambda: facts.mounts.all) if not mount.is_bind]
-    misread = told(lambda: facts.fstab.misread)
-    expected = told(lambda: facts.mounts.expected)
+    held = {one.path: one for one in ask_or_none(lambda: facts.filesystems.all)}
+    mounts = [mount for mount in ask_or_none(lambda: facts.mounts.all) if not mount.is_bind]
+    misread = ask_or_none(lambda: facts.fstab.misread)
+    expected = ask_or_none(lambda: facts.mounts.expected)
     why = MountCauses(facts) if any(not one.is_mounted for one in expected) else None
     absent = [(one.file, one.line) for one in expected if not one.is_mounted]
     causes = {place: why.find(*place).sentence for place in absent if why}
-    idle = {path: group for group in told(lambda: facts.filesystems.idle) for path in group.paths}
+    idle = {path: group for group in ask_or_none(lambda: facts.filesystems.idle) for path in group.paths}
     sources = sources_of(facts)
-    units = told(lambda: facts.mount_units.all)
+    units = ask_or_none(lambda: facts.mount_units.all)
     unwanted = {one.entry.where for one in units if not (one.is_started or one.is_automounted)}
-    entries = told(lambda: sources.entries)
-    swaps = {swap.path for swap in told(lambda: facts.memory.swaps)}
+    entries = ask_or_none(lambda: sources.entries)
+    swaps = {swap.path for swap in ask_or_none(lambda: facts.memory.swaps)}
     found = {entry.where: sources.find(entry.source) for entry in entries}
     # A record may have thousands of each.
-    by_device = _group(range(len(mounts)), lambda place: (_device(mounts[place]),))
-    by_source = _group(range(len(mounts)), lambda place: (mounts[place].source,))
-    by_name = _group(entries, lambda entry: found[entry.where] or ())
-    by_target = _group((one for one in entries if found[one.where] is None), lambda entry: (entry.target, entry.path))
-    by_parent = _group(disks, _parents)
-    odd_by_name = _group(misread, lambda line: sources.find(line.source) or ())
+    by_device = _group_by_names(range(len(mounts)), lambda place: (_get_device(mounts[place]),))
+    by_source = _group_by_names(range(len(mounts)), lambda place: (mounts[place].source,))
+    by_name = _group_by_names(entries, lambda entry: found[entry.where] or ())
+    by_target = _group_by_names(
+        (one for one in entries if found[one.where] is None), lambda entry: (entry.target, entry.path)
+    )
+    by_parent = _group_by_names(disks, _list_parents)
+    odd_by_name = _group_by_names(misread, lambda line: sources.find(line.source) or ())
     rows = []
     for disk in disks:
         holds = held.get(disk.path)
         tags = {disk.path, f"/dev/{disk.name}", *(holds.tags if holds else ())}
-        places = {*by_device.get(raw(disk, "device"), ()), *(one for tag in tags for one in by_source.get(tag, ()))}
+        places = {*by_device.get(get_raw(disk, "device"), ()), *(one for tag in tags for one in by_source.get(tag, ()))}
         here = tuple(mounts[place] for place in sorted(places))
         lines = tuple(by_name.get(disk.name, ()))
         made = by_parent.get(disk.name, ())
@@ -130,23 +132,23 @@ def disks_of(facts: Facts) -> DiskTree:
     unresolved = (one for one in entries if found[one.where] is None and names_device(one.source))
     local = tuple(one for one in unresolved if not is_network(one.fstype, one.source))
     files = {PATH, *(entry.file for entry in entries)}
-    boot = () if facts.reader.persistent_only else told(lambda: look_at_boot_lines(facts))
+    boot = () if facts.reader.persistent_only else ask_or_none(lambda: look_at_boot_lines(facts))
     others = tuple(one.fault or one.note for one in boot if one.file not in files and (one.fault or one.note))
-    return DiskTree(tuple(_ordered(rows)), missing, local, tuple(dict.fromkeys(unknown)), others)
+    return DiskTree(tuple(_sort_rows(rows)), missing, local, tuple(dict.fromkeys(unknown)), others)
 
 
 def _count_unused(disk: Disk, made: Iterable[Disk]) -> int:
     """Bytes in no partition, as where nothing grew the last one; 0 for less than a fiftieth of the disk."""
-    parts = [raw(one, "size_bytes") for one in made if raw(one, "kind") == "partition"]
+    parts = [get_raw(one, "size_bytes") for one in made if get_raw(one, "kind") == "partition"]
     known = [one for one in parts if isinstance(one, int)]
-    size = raw(disk, "size_bytes")
+    size = get_raw(disk, "size_bytes")
     if not known or not isinstance(size, int) or len(known) < len(parts):
         return 0
     left = size - sum(known)
     return left if left > max(1 << 30, size // 50) else 0
 
 
-def _group(things: Iterable[T], names_of: Callable[[T], Iterable[Any]]) -> dict[Any, list[T]]:
+def _group_by_names(things: Iterable[T], names_of: Callable[[T], Iterable[Any]]) -> dict[Any, list[T]]:
     found: dict[Any, list[T]] = {}
     for thing in things:
         for name in dict.fromkeys(names_of(thing)):
@@ -154,16 +156,16 @@ def _group(things: Iterable[T], names_of: Callable[[T], Iterable[Any]]) -> dict[
     return found
 
 
-def _device(mount: Mount) -> object:
-    return raw(mount, "device")
+def _get_device(mount: Mount) -> object:
+    return get_raw(mount, "device")
 
 
-def _parents(disk: Disk) -> tuple[str, ...]:
-    parents = raw(disk, "parents")
+def _list_parents(disk: Disk) -> tuple[str, ...]:
+    parents = get_raw(disk, "parents")
     return parents if isinstance(parents, tuple) else ()
 
 
-def _ordered(rows: list[DiskRow]) -> Iterable[DiskRow]:
+def _sort_rows(rows: list[DiskRow]) -> Iterable[DiskRow]:
     """Each device after the first of those that it is made of."""
     by_name = {row.disk.name: row for row in rows}
     done: set[str] = set()
@@ -178,7 +180,7 @@ def _ordered(rows: list[DiskRow]) -> Iterable[DiskRow]:
                 waiting += (by_name[name] for name in reversed(row.children))
 
     for row in rows:
-        if not any(parent in by_name for parent in _parents(row.disk)):
+        if not any(parent in by_name for parent in _list_parents(row.disk)):
             yield from below(row)
 
 
@@ -210,75 +212,80 @@ def disks_text(disks: DiskTree, page: Page) -> str:
     lines: list[str] = []
     hidden = 0
     for row in disks.rows:
-        depth[row.disk.name] = 1 + max((depth.get(parent, -1) for parent in _parents(row.disk)), default=-1)
+        depth[row.disk.name] = 1 + max((depth.get(parent, -1) for parent in _list_parents(row.disk)), default=-1)
         if row.disk.kind in _SMALL and not (row.mounts and row.holds) and not row.is_swap and not page.is_verbose:
             hidden += 1
             continue
-        lines += _row(row, page, "  " * depth[row.disk.name])
-    lines += _notes(disks, page, hidden)
+        lines += _render_row(row, page, "  " * depth[row.disk.name])
+    lines += _list_notes(disks, page, hidden)
     return "\n".join(lines) + "\n"
 
 
-def _row(row: DiskRow, page: Page, indent: str) -> list[str]:
+def _render_row(row: DiskRow, page: Page, indent: str) -> list[str]:
     disk = row.disk
-    parts = [page.screen.paint(clean(disk.name), "bold"), size_text(raw(disk, "size_bytes"))]
+    parts = [page.screen.paint(clean(disk.name), "bold"), size_text(get_raw(disk, "size_bytes"))]
     if disk.kind == "disk":
-        parts += [_medium(disk), clean(str(raw(disk, "model")))]
+        parts += [_describe_medium(disk), clean(str(get_raw(disk, "model")))]
     elif disk.kind != "partition":
-        parts.append(f"{disk.kind} on {', '.join(_parents(disk))}" if _parents(disk) else disk.kind)
+        parts.append(f"{disk.kind} on {', '.join(_list_parents(disk))}" if _list_parents(disk) else disk.kind)
     if row.holds:
-        parts += [row.holds.fstype or "no file system", *_names(row.holds)]
+        parts += [row.holds.fstype or "no file system", *_list_names(row.holds)]
     elif row.mounts:
         parts.append(row.mounts[0].fstype)
     lines = [indent + "  ".join(part for part in parts if part)]
     inner = indent + "    "
     for mount in row.mounts:
-        lines += wrapped(_mounted(mount), page.screen.columns, first=inner, rest=inner + "  ")
+        lines += wrap_text(_describe_mount(mount), page.screen.columns, first=inner, rest=inner + "  ")
     lines += [f"{inner}swap, in use"] * row.is_swap
     lines += [f"{inner}{size_text(row.unused_bytes)} in no partition"] * bool(row.unused_bytes)
-    lines += wrapped(_state(row), page.screen.columns, first=inner, rest=inner + "  ")
+    lines += wrap_text(_describe_state(row), page.screen.columns, first=inner, rest=inner + "  ")
     return lines
 
 
-def _medium(disk: Disk) -> str:
+def _describe_medium(disk: Disk) -> str:
     """Flash or rotating, as the kernel says; a virtual disk often says rotating whatever is behind it."""
-    rotational = raw(disk, "is_rotational")
-    transport = raw(disk, "transport")
+    rotational = get_raw(disk, "is_rotational")
+    transport = get_raw(disk, "transport")
     words = [transport] if isinstance(transport, str) and transport else []
     if isinstance(rotational, bool):
-        is_sure = raw(disk, "is_virtual") is False
+        is_sure = get_raw(disk, "is_virtual") is False
         words.append(
             ("rotates" if is_sure else "says it rotates (a virtual disk may not know)") if rotational else "flash"
         )
     return ", ".join(words)
 
 
-def _names(holds: Filesystem) -> list[str]:
+def _list_names(holds: Filesystem) -> list[str]:
     label = [f"label {clean(holds.label)}"] if holds.label else []
     return [*label, *([f"UUID={clean(holds.uuid)}"] if holds.uuid else [])]
 
 
-def _mounted(mount: Mount) -> str:
+def _describe_mount(mount: Mount) -> str:
     parts = [f"{clean(mount.target)}:", mount.atime + (", read-only" if mount.is_read_only else "")]
-    total, available = raw(mount, "total_bytes"), raw(mount, "available_bytes")
+    total, available = get_raw(mount, "total_bytes"), get_raw(mount, "available_bytes")
     if isinstance(total, int) and isinstance(available, int) and total:
-        parts.append(f"{size_text(available)} free of {size_text(total)} ({_share(total - available, total)} used);")
-        inodes, left = raw(mount, "total_inodes"), raw(mount, "available_inodes")
+        parts.append(
+            f"{size_text(available)} free of {size_text(total)} ({_format_share(total - available, total)} used);"
+        )
+        inodes, left = get_raw(mount, "total_inodes"), get_raw(mount, "available_inodes")
         if isinstance(inodes, int) and isinstance(left, int) and inodes:
-            parts.append(f"inodes {_share(inodes - left, inodes)} used")
+            parts.append(f"inodes {_format_share(inodes - left, inodes)} used")
         else:
             parts.append("inodes as needed")
     return " ".join(parts)
 
 
-def _share(part: int, whole: int) -> str:
+def _format_share(part: int, whole: int) -> str:
     return f"{100 * part / whole:.0f} %"
 
 
-def _state(row: DiskRow) -> str:
+def _describe_state(row: DiskRow) -> str:
     """Whether fstab knows it, and what is odd about that."""
     if row.lines or row.misread:
-        said = [_line(entry) + ("; no boot starts it" if entry.where in row.unwanted else "") for entry in row.lines]
+        said = [
+            _describe_line(entry) + ("; no boot starts it" if entry.where in row.unwanted else "")
+            for entry in row.lines
+        ]
         said += [f"fstab line {line.line}, misread (see: hosttune fstab)" for line in row.misread]
         mounted = {mount.target for mount in row.mounts}
         away = [one for one in row.lines if not one.is_swap and one.target not in mounted]
@@ -290,7 +297,7 @@ def _state(row: DiskRow) -> str:
         return "; ".join(said) + (f"; not mounted now{why}" if absent else "")
     if row.mounts and row.by_target:
         unsure = "; whether that is this device is not known"
-        return "; ".join(_line(one) + unsure * names_device(one.source) for one in row.by_target)
+        return "; ".join(_describe_line(one) + unsure * names_device(one.source) for one in row.by_target)
     if row.mounts:
         is_root = any(mount.target == "/" for mount in row.mounts)
         return "no line in fstab" + ("" if is_root else ": the next boot may not mount it")
@@ -303,22 +310,22 @@ def _state(row: DiskRow) -> str:
     return ""
 
 
-def _line(entry: FstabEntry) -> str:
+def _describe_line(entry: FstabEntry) -> str:
     place = "fstab" if entry.file == PATH else clean(entry.file)
     where = "as swap" if entry.is_swap else f"on {clean(entry.target)}"
     return f"{place} line {entry.line}: {clean(plain_source(entry.source))} {where}"
 
 
-def _notes(disks: DiskTree, page: Page, hidden: int) -> list[str]:
-    notes = [f"{_line(entry)}: no device has that name" for entry in disks.missing]
-    notes += [f"{_line(entry)}: its device is not known" for entry in disks.unresolved]
+def _list_notes(disks: DiskTree, page: Page, hidden: int) -> list[str]:
+    notes = [f"{_describe_line(entry)}: no device has that name" for entry in disks.missing]
+    notes += [f"{_describe_line(entry)}: its device is not known" for entry in disks.unresolved]
     notes += [f"next boot: {clean(sentence)}" for sentence in disks.next_boot]
     notes += [f"unknown: {clean(reason)}" for reason in disks.unknown]
     if hidden:
-        notes.append(f"{counted(hidden, 'loop, RAM or optical device')} left out (--verbose lists them)")
+        notes.append(f"{say_count(hidden, 'loop, RAM or optical device')} left out (--verbose lists them)")
     if not disks.rows:
         notes.append("no block device")
-    return [line for note in notes for line in wrapped(note, page.screen.columns, rest="  ")]
+    return [line for note in notes for line in wrap_text(note, page.screen.columns, rest="  ")]
 
 
 def size_text(size: object) -> str:

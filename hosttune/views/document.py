@@ -107,7 +107,7 @@ class Diff(Block):
     name: str
     before: str  # what is there, empty where the lines tell it
     after: str
-    note: str  # what stands beside the title
+    note: str  # what is beside the title
     lines: tuple[str, ...] = ()
     is_prose: bool = False  # the lines are sentences, not a diff
     reason: str = ""
@@ -228,20 +228,20 @@ class Document:
     status: str = ""  # why the command ends with 1, for a terminal
 
 
-def rendered(
+def render_documents(
     report: str, documents: Sequence[Document], page: Page, *, is_filtered: bool = False, summary: Sequence[Block] = ()
 ) -> str:
     """The documents in the medium of the page, which is imported when it is asked for; `report` is what they are called
     together (`hosttune check`), `is_filtered` offers to show a page in part, `summary` heads a page of several hosts.
     """
     if page.medium is Medium.MARKDOWN:
-        from hosttune.views.markdown import markdown
+        from hosttune.views.markdown import render_markdown
 
-        return markdown(report, documents)
+        return render_markdown(report, documents)
     if page.medium is Medium.HTML:
-        from hosttune.views.html import html
+        from hosttune.views.html import render_html
 
-        return html(report, documents, is_filtered=is_filtered, summary=summary)
-    from hosttune.views.text import text
+        return render_html(report, documents, is_filtered=is_filtered, summary=summary)
+    from hosttune.views.text import render_text
 
-    return "\n\n".join(text(one, page.screen) for one in documents)
+    return "\n\n".join(render_text(one, page.screen) for one in documents)

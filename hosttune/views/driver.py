@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 from hosttune.choices import driver as driver_choice
 from hosttune.choices import driver_state
 from hosttune.choices.driver_states.mixed import libraries_beside_installer
-from hosttune.choices.drivers.branch import drives, end_words
+from hosttune.choices.drivers.branch import drives_gpu, end_words
 from hosttune.choices.drivers.branch_offers import offers_within
 from hosttune.choices.drivers.choice import CHANGES
 from hosttune.codec import FORMAT_VERSION
-from hosttune.facts.base import UnknownFact, known_items, raw
+from hosttune.facts.base import UnknownFact, get_raw, known_items
 from hosttune.facts.inventory import UNTOLD_DRIVER
 from hosttune.frozen import frozen
 from hosttune.host.cleaned import clean
 from hosttune.views.record_gaps import gaps_text, missing_answer
-from hosttune.views.terminal import columned, wrapped
+from hosttune.views.terminal import align_columns, wrap_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -97,34 +97,34 @@ def driver_table(facts: Facts, params: Mapping[str, Any]) -> DriverTable:
     choice: DriverChoice | None = teller.ask(lambda: driver_choice.choose(facts, params), None)
     groups: dict[tuple[str, str], list[Gpu]] = {}
     for gpu in known_items(devices):
-        groups.setdefault((gpu.name or gpu.device_id, str(raw(gpu, "driver"))), []).append(gpu)
-    rows = tuple(_row(group, facts, choice, teller) for group in groups.values())
+        groups.setdefault((gpu.name or gpu.device_id, str(get_raw(gpu, "driver"))), []).append(gpu)
+    rows = tuple(_make_row(group, facts, choice, teller) for group in groups.values())
     return DriverTable(
         rows,
         choice.action if choice else "",
         choice.packages if choice else (),
         choice.told if choice else (),
         choice.way_out if choice else "",
-        _states(facts, params, teller),
+        _make_states(facts, params, teller),
         tuple(dict.fromkeys(teller.unknown)),
     )
 
 
-def _row(gpus: list[Gpu], facts: Facts, choice: DriverChoice | None, teller: _Teller) -> DriverRow:
+def _make_row(gpus: list[Gpu], facts: Facts, choice: DriverChoice | None, teller: _Teller) -> DriverRow:
     gpu = gpus[0]
     return DriverRow(
-        title=f"{len(gpus)} x {_title(gpu, facts)}",
+        title=f"{len(gpus)} x {_make_title(gpu, facts)}",
         generation=gpu.generation,
         slots=tuple(one.slot for one in gpus),
-        installed=teller.ask(lambda: _installed(facts), "not known"),
-        loaded=teller.ask(lambda: _loaded(gpu, facts), "not known"),
-        available=teller.ask(lambda: _available(gpu, facts), "not known"),
-        recommended=teller.ask(lambda: _recommended(gpu, facts), "not known"),
-        chosen=_chosen(choice),
+        installed=teller.ask(lambda: _describe_installed(facts), "not known"),
+        loaded=teller.ask(lambda: _describe_loaded(gpu, facts), "not known"),
+        available=teller.ask(lambda: _describe_available(gpu, facts), "not known"),
+        recommended=teller.ask(lambda: _describe_recommended(gpu, facts), "not known"),
+        chosen=_describe_choice(choice),
     )
 
 
-def _title(gpu: Gpu, facts: Facts) -> str:
+def _make_title(gpu: Gpu, facts: Facts) -> str:
     """Its name, also one that ubuntu-drivers alone knows; else its device id."""
     if gpu.name:
         return gpu.title
@@ -134,7 +134,7 @@ def _title(gpu: Gpu, facts: Facts) -> str:
         return f"NVIDIA device {gpu.device_id}"
 
 
-def _installed(facts: Facts) -> str:
+def _describe_installed(facts: Facts) -> str:
     driver = facts.driver
     if not driver.is_installed:
         return "nothing"
@@ -147,7 +147,7 @@ def _installed(facts: Facts) -> str:
     return f"{name} ({end_words(facts, int(driver.branch))})"
 
 
-def _loaded(gpu: Gpu, facts: Facts) -> str:
+def _describe_loaded(gpu: Gpu, facts: Facts) -> str:
     if gpu.driver != "nvidia":
         return f"{gpu.driver} holds it" if gpu.driver else "nothing"
     if not facts.driver.is_loaded:
@@ -156,7 +156,7 @@ def _loaded(gpu: Gpu, facts: Facts) -> str:
     return f"{facts.driver.loaded_version}, {kind} module"
 
 
-def _available(gpu: Gpu, facts: Facts) -> str:
+def _describe_available(gpu: Gpu, facts: Facts) -> str:
     """The branches that are offered and drive this GPU, and the newest version of the one that is installed."""
     if gpu.is_vgpu:
         return "none: the GRID driver of its hypervisor alone drives a vGPU"
@@ -165,14 +165,14 @@ def _available(gpu: Gpu, facts: Facts) -> str:
     if facts.candidates.problem:
         return f"not known: {facts.candidates.problem}"
     offered = facts.candidates.packages
-    branches = sorted({one.branch for one in offered if drives(facts, one.branch, gpu, one.name) is not False})
+    branches = sorted({one.branch for one in offered if drives_gpu(facts, one.branch, gpu, one.name) is not False})
     words = ", ".join(f"{number} ({end_words(facts, number)})" for number in branches)
     words = f"branches {words}" if words else "no branch that drives it"
     newer = [one for one in offers_within(facts) if one.name.startswith(("nvidia-utils", "libnvidia-compute"))]
     return f"{newer[0].candidate} of the installed branch; {words}" if newer else words
 
 
-def _recommended(gpu: Gpu, facts: Facts) -> str:
+def _describe_recommended(gpu: Gpu, facts: Facts) -> str:
     if _is_of_another(facts):
         return "nothing"
     if facts.candidates.problem:
@@ -190,7 +190,7 @@ def _is_of_another(facts: Facts) -> bool:
         return False
 
 
-def _chosen(choice: DriverChoice | None) -> str:
+def _describe_choice(choice: DriverChoice | None) -> str:
     if choice is None:
         return "not known"
     done = {"keep": "as it is", "install": "to install", "update": "to update", "switch": "to switch to"}
@@ -199,7 +199,7 @@ def _chosen(choice: DriverChoice | None) -> str:
     return "nothing" if choice.action == "none" else "nothing: refused"
 
 
-def _states(facts: Facts, params: Mapping[str, Any], teller: _Teller) -> tuple[StateRow, ...]:
+def _make_states(facts: Facts, params: Mapping[str, Any], teller: _Teller) -> tuple[StateRow, ...]:
     found = teller.ask(lambda: driver_state.choose(facts, params).states, ())
     told = []
     for one in found:
@@ -215,7 +215,7 @@ def driver_json(table: DriverTable, page: Page) -> dict[str, Any]:
     names = ("title", "generation", "slots", "installed", "loaded", "available", "recommended", "chosen")
     return {
         "format_version": FORMAT_VERSION,
-        "gpus": [{name: _plain(getattr(row, name)) for name in names} for row in table.rows],
+        "gpus": [{name: _make_plain(getattr(row, name)) for name in names} for row in table.rows],
         "action": table.action,
         "packages": list(table.packages),
         "reason": "; ".join(table.told),
@@ -235,7 +235,7 @@ def driver_json(table: DriverTable, page: Page) -> dict[str, Any]:
     }
 
 
-def _plain(value: Any) -> Any:
+def _make_plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
@@ -245,20 +245,20 @@ def driver_text(table: DriverTable, page: Page) -> str:
     if gaps and not page.is_whole:
         table = _without_gaps(table, page)
     leading = table.states[0] if table.states else None
-    lines = _verdict(table, leading, page)
+    lines = _render_verdict(table, leading, page)
     for state in table.states[1:]:
-        lines += ["", *_paragraph(_sentence(state), page, "yellow"), *_way_out(state.way_out, page)]
+        lines += ["", *_wrap_paragraph(_make_sentence(state), page, "yellow"), *_way_out(state.way_out, page)]
     for row in table.rows:
         lines += ["", *_row_lines(row, page)]
-    above = _above(table)
+    above = _join_above(table)
     if why := [clause for clause in table.told if clause not in above]:
-        lines += ["", *_paragraph(f"Why: {'; '.join(why)}", page)]
+        lines += ["", *_wrap_paragraph(f"Why: {'; '.join(why)}", page)]
     if table.way_out.removeprefix("first: ") not in above:
         lines += [*([] if why else [""]), *_way_out(table.way_out, page)]
     if unknown := [text for text in table.unknown if text not in above]:
-        lines += ["", *(line for text in unknown for line in _paragraph(f"not known: {text}", page))]
+        lines += ["", *(line for text in unknown for line in _wrap_paragraph(f"not known: {text}", page))]
     if gaps:
-        lines += ["", *_paragraph(gaps, page)]
+        lines += ["", *_wrap_paragraph(gaps, page)]
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
@@ -269,20 +269,20 @@ def _without_gaps(table: DriverTable, page: Page) -> DriverTable:
     return replace(table, states=tuple(states), unknown=tuple(unknown))
 
 
-def _above(table: DriverTable) -> str:
+def _join_above(table: DriverTable) -> str:
     """What states and rows say, which "Why" does not say again."""
     said = [text for state in table.states for text in (state.evidence, state.way_out)]
     said += [text for row in table.rows for text in (row.installed, row.available)]
     return "\n".join([*said, table.way_out if _is_refused_install(table) else ""])
 
 
-def _verdict(table: DriverTable, leading: StateRow | None, page: Page) -> list[str]:
+def _render_verdict(table: DriverTable, leading: StateRow | None, page: Page) -> list[str]:
     """What is so, and what to type: the change that gpu-driver would make, or what the state asks for."""
     if leading is None:
-        lines = _paragraph("What state the driver is in is not known", page, "yellow")
+        lines = _wrap_paragraph("What state the driver is in is not known", page, "yellow")
     else:
         style = "red" if leading.is_dead else "green" if leading.is_fault is False else "yellow"
-        lines = _paragraph(_sentence(leading), page, style)
+        lines = _wrap_paragraph(_make_sentence(leading), page, style)
     return [*lines, *(line for text in _first_ways(table, page) for line in _way_out(text, page))]
 
 
@@ -301,26 +301,26 @@ def _is_refused_install(table: DriverTable) -> bool:
     return table.action == "refuse" and any(state.name == "absent" for state in table.states)
 
 
-def _sentence(state: StateRow) -> str:
+def _make_sentence(state: StateRow) -> str:
     """`FAULT, mismatch: the loaded module is ...`."""
     return f"FAULT, {state.name}: {state.evidence}" if state.is_dead else f"{state.name}: {state.evidence}"
 
 
 def _row_lines(row: DriverRow, page: Page) -> list[str]:
     screen = page.screen
-    lines = [screen.paint(line, "bold") for line in wrapped(f"{clean(row.title)} ({row.generation})", screen.columns)]
+    lines = [screen.paint(line, "bold") for line in wrap_text(f"{clean(row.title)} ({row.generation})", screen.columns)]
     if page.is_verbose:
-        lines += wrapped(" ".join(map(clean, row.slots)), screen.columns, first="  ", rest="  ")
+        lines += wrap_text(" ".join(map(clean, row.slots)), screen.columns, first="  ", rest="  ")
     names = ("installed", "loaded", "available", "recommended", "chosen")
     cells: list[tuple[str, ...]] = [(name, clean(getattr(row, name))) for name in names]
-    return [*lines, *columned(cells, screen, indent=2)]
+    return [*lines, *align_columns(cells, screen, indent=2)]
 
 
-def _paragraph(text: str, page: Page, *styles: str) -> list[str]:
-    lines = wrapped(clean(text), page.screen.columns, rest="  ")
+def _wrap_paragraph(text: str, page: Page, *styles: str) -> list[str]:
+    lines = wrap_text(clean(text), page.screen.columns, rest="  ")
     return [page.screen.paint(line, *styles) for line in lines] if styles else lines
 
 
 def _way_out(text: str, page: Page) -> list[str]:
     columns = page.screen.columns
-    return [line for step in page.steps(text) for line in wrapped(step, columns, first="  -> ", rest="     ")]
+    return [line for step in page.steps(text) for line in wrap_text(step, columns, first="  -> ", rest="     ")]

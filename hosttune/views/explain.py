@@ -15,15 +15,15 @@ from hosttune.resources.steps import CommandLine
 from hosttune.textfiles import rule_page
 from hosttune.values import Verdict
 from hosttune.views.change import diff_of
-from hosttune.views.document import Document, Heading, Item, Items, Say, Section, rendered
-from hosttune.views.findings import ALL, WORST_FIRST, sections
-from hosttune.views.masking import masked
+from hosttune.views.document import Document, Heading, Item, Items, Say, Section, render_documents
+from hosttune.views.findings import ALL, WORST_FIRST, make_sections
+from hosttune.views.masking import mask_data
 from hosttune.views.rule_words import (
     figure_text,
     finds_texts,
+    format_plain,
     guard_texts,
     param_text,
-    plain,
     reads_texts,
     risk_text,
     standing_text,
@@ -33,7 +33,7 @@ from hosttune.views.rule_words import (
     wish_text,
     wish_words,
 )
-from hosttune.views.terminal import columned
+from hosttune.views.terminal import align_columns
 from hosttune.views.wording import Wording
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from hosttune.views.document import Block
     from hosttune.views.page import Page
 
-SHORT = 24  # characters of a value that still stands beside its name
+SHORT = 24  # characters of a value that still is beside its name
 WANTED = 8  # wishes that a screen lists
 _NOT_WANTED = frozenset({Verdict.NOT_APPLICABLE, Verdict.ADVICE})  # a wish of which only advice is left makes nothing
 _SETTLED = frozenset({Verdict.OK, Verdict.DIFFERS, Verdict.ADVICE})
@@ -73,7 +73,7 @@ class Explained:
 
     @property
     def why_in_general(self) -> str:
-        """Why nothing of this host stands in the texts, as a sentence; empty where it does, or where no host is."""
+        """Why nothing of this host is in the texts, as a sentence; empty where it does, or where no host is."""
         if self.wording.names is not None or not self.findings:
             return ""
         reasons = "; ".join(dict.fromkeys(one.reason for one in self.findings if one.reason))
@@ -87,7 +87,7 @@ class Explained:
         return [*does, *todo_texts(self.rule, self.wording, self.findings)], undoes
 
 
-def explained(
+def explain_rule(
     rule: Rule,
     facts: Facts,
     policy: Policy,
@@ -122,7 +122,7 @@ _MORE = "All reasons, undoing by hand, conditions, parameters and sources: --ver
 
 def explain_report(one: Explained, page: Page) -> str:
     """Everything about the rule, in the medium of the page."""
-    return rendered("hosttune explain", [explain_outline(one, page)], page)
+    return render_documents("hosttune explain", [explain_outline(one, page)], page)
 
 
 def explain_outline(one: Explained, page: Page) -> Document:
@@ -131,24 +131,24 @@ def explain_outline(one: Explained, page: Page) -> Document:
     does, undoes = one.ways
     loop = Say("For each:", code=clean(rule.for_each.source)) if rule.for_each else None
     is_terse = page.is_terse
-    reasons = tuple(_paragraphs(rule.why))
+    reasons = tuple(_split_paragraphs(rule.why))
     details = (
-        _list("Reasons not to apply", _guards(one, page)),
+        _list("Reasons not to apply", _list_guards(one, page)),
         loop,
-        _list("Reads", _points(reads_texts(rule, told))),
-        _list("Wants", _wants(told, page)),
-        _list("Looks for", _points(finds_texts(rule, one.wording))),
-        _params(one),
+        _list("Reads", _make_points(reads_texts(rule, told))),
+        _list("Wants", _list_wants(told, page)),
+        _list("Looks for", _make_points(finds_texts(rule, one.wording))),
+        _make_params(one),
     )
     blocks = (
-        *(_here(one, page) if one.findings else ()),
-        _facts(rule, one.profiles, is_terse=is_terse),
+        *(_describe_here(one, page) if one.findings else ()),
+        _list_facts(rule, one.profiles, is_terse=is_terse),
         Section("Why", reasons[:1] if is_terse else reasons, is_prose=True),
         *(() if is_terse else details),
-        _list("By hand", _points(does), one.why_in_general),
-        None if is_terse else _list("Undone by hand", _points(undoes)),
-        Section("Switch it off", tuple(_switches(rule, page))) if one.findings else None,
-        Say(_MORE) if is_terse else _list("Sources", _points(map(_dated, rule.sources))),
+        _list("By hand", _make_points(does), one.why_in_general),
+        None if is_terse else _list("Undone by hand", _make_points(undoes)),
+        Section("Switch it off", tuple(_list_switches(rule, page))) if one.findings else None,
+        Say(_MORE) if is_terse else _list("Sources", _make_points(map(_add_dates, rule.sources))),
         Say("Page of this rule:", code=one.page, link=one.page) if one.page else None,
     )
     name = clean(rule.id)
@@ -166,7 +166,7 @@ def differing_text(findings: Iterable[Finding], titles: Mapping[str, str], page:
     ]
     if not rows:
         return "No rule differs here.\n"
-    lines = columned(rows, page.screen)
+    lines = align_columns(rows, page.screen)
     return "\n".join([*lines, "", f"Explain one: {page.todo('hosttune explain')} RULE"]) + "\n"
 
 
@@ -176,7 +176,7 @@ def explain_json(one: Explained) -> dict[str, Any]:
     """
     rule, told = one.rule, one.told
     does, undoes = one.ways
-    body: dict[str, Any] = masked({
+    body: dict[str, Any] = mask_data({
         "format_version": FORMAT_VERSION,
         "id": rule.id,
         "title": rule.title,
@@ -203,14 +203,14 @@ def explain_json(one: Explained) -> dict[str, Any]:
     return body
 
 
-def _dated(source: str) -> str:
+def _add_dates(source: str) -> str:
     """A source; with its dates if it is one of hosttune's own tables."""
     name = re.match(rf"hosttune/{FOLDER}/([\w-]+)\.tsv", source)
     table = read_own_table(name[1]) if name else None
     return f"{source} (as of {table.as_of}, good until {table.good_until})" if table else source
 
 
-def _facts(rule: Rule, profiles: tuple[str, ...], *, is_terse: bool) -> Items:
+def _list_facts(rule: Rule, profiles: tuple[str, ...], *, is_terse: bool) -> Items:
     origin = "" if rule.is_builtin else f", from {clean(rule.where.path)}"
     has_standing = bool(origin) or rule.status.value != "stable" or not is_terse
     items = (
@@ -222,16 +222,16 @@ def _facts(rule: Rule, profiles: tuple[str, ...], *, is_terse: bool) -> Items:
     return Items(items, is_aligned=True)
 
 
-def _paragraphs(text: str) -> Iterator[Block]:
+def _split_paragraphs(text: str) -> Iterator[Block]:
     """The paragraphs of a text, and its lists: lines that begin with `- `."""
     for paragraph in text.strip().split("\n\n"):
         first, *points = (" ".join(piece.split()) for piece in f"\n{paragraph}".split("\n- "))
         yield from [Say(clean(first))] if first else []
-        yield from [Items(tuple(_points(points)), has_bullets=True)] if points else []
+        yield from [Items(tuple(_make_points(points)), has_bullets=True)] if points else []
 
 
-def _points(texts: Iterable[str]) -> Iterator[Item]:
-    """Points of a list; what can be copied stands whole, as code."""
+def _make_points(texts: Iterable[str]) -> Iterator[Item]:
+    """Points of a list; what can be copied is whole, as code."""
     for text in texts:
         yield Item(clean(text), look="code") if isinstance(text, CommandLine) else Item(text=clean(text))
 
@@ -242,23 +242,23 @@ def _list(title: str, items: Iterable[Item], lead: str = "") -> Section | None:
     return Section(title, (*first, Items(points, has_bullets=True))) if points else None
 
 
-def _guards(one: Explained, page: Page) -> Iterator[Item]:
+def _list_guards(one: Explained, page: Page) -> Iterator[Item]:
     for text, guard in zip(guard_texts(one.rule, one.wording), one.rule.applies_when, strict=True):
         yield Item(text=clean(text), evidence=() if page.is_terse else (f"unless `{clean(guard.condition.source)}`",))
 
 
-def _wants(wishes: tuple[Wish, ...], page: Page) -> list[Item]:
+def _list_wants(wishes: tuple[Wish, ...], page: Page) -> list[Item]:
     words = [wish_words(wish) for wish in wishes if wish.name]
     most = WANTED if page.is_terse else len(words)
     more = [Item(text=f"and {len(words) - most} more of this kind")] if len(words) > most else []
     return [*(Item(clean(name), clean(text), look="code") for name, text in words[:most]), *more]
 
 
-def _params(one: Explained) -> Section | None:
+def _make_params(one: Explained) -> Section | None:
     """The parameters; those of a host with the values in force there."""
     items, here = [], bool(one.findings)
     for name, param in one.rule.params.items():
-        value = clean(plain(one.wording.params[name]))
+        value = clean(format_plain(one.wording.params[name]))
         is_short = len(value) <= SHORT
         head = f"{name} = {value}" if here and is_short else name
         items.append(Item(head, ("" if is_short or not here else f"{value}: ") + clean(param_text(param)), look="code"))
@@ -266,19 +266,19 @@ def _params(one: Explained) -> Section | None:
     return Section("Parameters", (Items(tuple(items), is_aligned=True), *how)) if items else None
 
 
-def _here(one: Explained, page: Page) -> Iterator[Block]:
+def _describe_here(one: Explained, page: Page) -> Iterator[Block]:
     """What the rule says here with all evidence: which file and line sets the value now, and which wins at boot."""
     yield Heading(f"On {clean(page.host)}")
     for group in ALL:
         own = [finding for finding in one.findings if group.holds(finding)]
         changes = [] if page.folds else [diff_of(change) for finding in own for change in finding.changes]
-        for section in sections((group,), own, replace(page, is_verbose=True)):
+        for section in make_sections((group,), own, replace(page, is_verbose=True)):
             yield replace(section, blocks=(*section.blocks, *changes))
     if one.chosen:
         yield Say(clean(one.chosen), is_hanging=True)
 
 
-def _switches(rule: Rule, page: Page) -> Iterator[Say]:
+def _list_switches(rule: Rule, page: Page) -> Iterator[Say]:
     name = clean(rule.id)
     yield Say(f"in {clean(page.policy)}:", code=f"ignore: [{name}]")
     if not page.is_terse:

@@ -1,5 +1,5 @@
 """What facts are about and what their fields mean: docstrings and the comments beside fields, read off the source, so
-that a meaning stands once.
+that a meaning is once.
 """
 
 from __future__ import annotations
@@ -22,13 +22,16 @@ _FIELD = regex(r"    (\w+): .*?  # (.+)", re.DOTALL)
 
 def describe_subject(subject: str) -> str:
     """The first paragraph of the docstring of a subject's module."""
-    return _paragraph(import_module(MODULES[subject]).__doc__)
+    return _clean_paragraph(import_module(MODULES[subject]).__doc__)
 
 
 def field_words(subject: str, kind: Any) -> dict[str, tuple[str, str]]:
     """Name -> type and meaning of all that an expression can ask of a subject: `swaps` of memory, `swaps[].path`."""
     found = {
-        path.removeprefix(subject).removeprefix("."): (type_words, meanings(owner).get(path.rpartition(".")[2], ""))
+        path.removeprefix(subject).removeprefix("."): (
+            type_words,
+            read_meanings(owner).get(path.rpartition(".")[2], ""),
+        )
         for path, (type_words, owner) in describe({subject: kind}).items()
         if owner
     }
@@ -37,7 +40,7 @@ def field_words(subject: str, kind: Any) -> dict[str, tuple[str, str]]:
 
 
 @cache
-def meanings(kind: type) -> Mapping[str, str]:
+def read_meanings(kind: type) -> Mapping[str, str]:
     """Field -> what it means, of those that say it."""
     found: dict[str, str] = {}
     for owner in reversed(kind.__mro__):
@@ -45,9 +48,9 @@ def meanings(kind: type) -> Mapping[str, str]:
             continue
         lines = inspect.getsource(owner).splitlines()
         found |= {match[1]: match[2] for line in lines if (match := _FIELD.fullmatch(line))}
-        found |= {name: _paragraph(one.__doc__) for name, one in vars(owner).items() if isinstance(one, property)}
+        found |= {name: _clean_paragraph(one.__doc__) for name, one in vars(owner).items() if isinstance(one, property)}
     return {name: text for name, text in found.items() if text}
 
 
-def _paragraph(text: str | None) -> str:
+def _clean_paragraph(text: str | None) -> str:
     return " ".join((text or "").partition("\n\n")[0].split())

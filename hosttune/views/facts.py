@@ -10,7 +10,7 @@ from hosttune.facts.base import UnknownFact
 from hosttune.host.cleaned import clean
 from hosttune.values import Unreadable
 from hosttune.views.fact_words import describe_subject, field_words
-from hosttune.views.terminal import columned, wrapped
+from hosttune.views.terminal import align_columns, wrap_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -30,7 +30,10 @@ def facts_json(subjects: Mapping[str, Any]) -> dict[str, Any]:
 def subjects_text(subjects: Iterable[str], page: Page) -> str:
     """Every subject and what it is about."""
     rows: list[tuple[str, ...]] = [(subject, describe_subject(subject)) for subject in sorted(subjects)]
-    return "\n".join([*columned(rows, page.screen), "", f"The fields of one, here: {page.look('facts memory')}"]) + "\n"
+    return (
+        "\n".join([*align_columns(rows, page.screen), "", f"The fields of one, here: {page.look('facts memory')}"])
+        + "\n"
+    )
 
 
 def asked_of(fact: Any, kind: Any) -> Any:
@@ -56,7 +59,7 @@ def facts_text(subjects: Mapping[str, Any], kinds: Mapping[str, Any], page: Page
         words = field_words(subject, kinds[subject])
         rows: list[tuple[str, ...]] = []
         for name, value in fields.items() if isinstance(fields, dict) else [("", fields)]:
-            own = _rows(name, value)
+            own = _make_rows(name, value)
             more = [("", f"and {len(own) - SHORT} more: name the subject to see all")] if len(own) > SHORT else []
             own = [*own[:SHORT], *more] if is_short else own
             kind, meaning = words.pop(name, ("", ""))
@@ -65,32 +68,34 @@ def facts_text(subjects: Mapping[str, Any], kinds: Mapping[str, Any], page: Page
             inside = [one for one in words if one.startswith((f"{name}[", f"{name}."))]
             rows += [(f"  {one.removeprefix(name)}", *words.pop(one)) for one in inside]
         rows += [(name, kind, meaning) for name, (kind, meaning) in words.items()]
-        head = wrapped(f"{subject}: {describe_subject(subject)}", page.screen.columns, rest="  ")
+        head = wrap_text(f"{subject}: {describe_subject(subject)}", page.screen.columns, rest="  ")
         head[0] = page.screen.paint(subject, "bold") + head[0].removeprefix(subject)
-        blocks.append("\n".join([*head, *columned(rows, page.screen, indent=2)]))
+        blocks.append("\n".join([*head, *align_columns(rows, page.screen, indent=2)]))
     return "\n\n".join(blocks) + "\n"
 
 
-def _rows(name: str, value: Any) -> list[tuple[str, ...]]:
+def _make_rows(name: str, value: Any) -> list[tuple[str, ...]]:
     """One row for a plain value; one for each entry of a list of records."""
     entries = list(value.values()) if isinstance(value, dict) else value
     if isinstance(entries, list) and entries and all(isinstance(entry, dict) for entry in entries):
         return [(name if number == 0 else "", _record(entry)) for number, entry in enumerate(entries)]
-    return [(name, _plain(name, value))]
+    return [(name, _format_plain(name, value))]
 
 
 def _record(entry: Mapping[str, Any]) -> str:
     """`name=nvme0n1 size_bytes=... (1.7 TiB)`: the fields that say something."""
     said = [(name, value) for name, value in entry.items() if value not in ("", None, [], False)]
-    return " ".join(f"{name}={_sized(name, value)}" for name, value in said)
+    return " ".join(f"{name}={_format_sized(name, value)}" for name, value in said)
 
 
-def _sized(name: str, value: Any) -> str:
+def _format_sized(name: str, value: Any) -> str:
     """A value within a record; sizes there are for people, the exact ones are in the JSON."""
-    return f"{value / _GIB:.1f}GiB" if isinstance(value, int) and name.endswith("_bytes") else _plain(name, value)
+    return (
+        f"{value / _GIB:.1f}GiB" if isinstance(value, int) and name.endswith("_bytes") else _format_plain(name, value)
+    )
 
 
-def _plain(name: str, value: Any) -> str:
+def _format_plain(name: str, value: Any) -> str:
     if isinstance(value, dict) and value.get("type") == "unreadable":
         return f"unknown: {clean(value['reason'])}"
     if value is None or value in ("", [], {}):
@@ -100,5 +105,5 @@ def _plain(name: str, value: Any) -> str:
     if isinstance(value, int) and name.endswith("_bytes"):
         return f"{value} ({value / _GIB:.1f} GiB)"
     if isinstance(value, list):
-        return ", ".join(_plain("", item) for item in value)
+        return ", ".join(_format_plain("", item) for item in value)
     return _record(value) if isinstance(value, dict) else clean(str(value))

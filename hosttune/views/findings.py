@@ -16,7 +16,7 @@ from hosttune.views.checked import group_of, link_of
 from hosttune.views.document import Fold, Item, Items, Say, Section
 from hosttune.views.record_gaps import gaps_text, missing_answer
 from hosttune.views.summary import ASIDE, NEEDS_LEAVE, NOT_SAFE, OWNED, WAITS, is_fault, rules_in
-from hosttune.views.terminal import counted, join_words
+from hosttune.views.terminal import join_words, say_count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -85,20 +85,20 @@ def _is(verdict: Verdict) -> Callable[[Finding], bool]:
     return lambda finding: not finding.hold and finding.verdict is verdict and not is_fault(finding)
 
 
-def _held(*kinds: HoldKind) -> Callable[[Finding], bool]:
+def _make_hold_test(*kinds: HoldKind) -> Callable[[Finding], bool]:
     return lambda finding: finding.hold.kind in kinds and not is_fault(finding)
 
 
 FAULTS = FindingGroup("fault", is_fault)
 DIFFERS = FindingGroup("differs", _is(Verdict.DIFFERS))
 UNKNOWN = FindingGroup("unknown", _is(Verdict.UNKNOWN))
-WAITING = FindingGroup("waits", _held(*WAITS))
-BLOCKED = FindingGroup("refused", _held(*NOT_SAFE))
-SKIPPED = FindingGroup("left alone", _held(*OWNED, *NEEDS_LEAVE))
-ORPHANED = FindingGroup("orphaned", _held(HoldKind.ORPHANED))
-DEFERRED = FindingGroup("deferred", _held(HoldKind.DEFERRED))
+WAITING = FindingGroup("waits", _make_hold_test(*WAITS))
+BLOCKED = FindingGroup("refused", _make_hold_test(*NOT_SAFE))
+SKIPPED = FindingGroup("left alone", _make_hold_test(*OWNED, *NEEDS_LEAVE))
+ORPHANED = FindingGroup("orphaned", _make_hold_test(HoldKind.ORPHANED))
+DEFERRED = FindingGroup("deferred", _make_hold_test(HoldKind.DEFERRED))
 ADVICE = FindingGroup("advice", _is(Verdict.ADVICE))
-WAIVED = FindingGroup("waived", _held(HoldKind.WAIVED))
+WAIVED = FindingGroup("waived", _make_hold_test(HoldKind.WAIVED))
 OK = FindingGroup("ok", _is(Verdict.OK))
 NOT_APPLICABLE = FindingGroup("not applicable", _is(Verdict.NOT_APPLICABLE))
 
@@ -116,12 +116,12 @@ def gather_findings(findings: Iterable[Finding], *, most: int = 0) -> list[Findi
     """
     alike: dict[object, list[Finding]] = {}
     for finding in findings:
-        names_it = _names(clean(finding.reason), finding.subject)
+        names_it = _names_subject(clean(finding.reason), finding.subject)
         alike.setdefault(finding if names_it else replace(finding, subject=""), []).append(finding)
-    return [replace(own[0], subject=_together([one.subject for one in own], most)) for own in alike.values()]
+    return [replace(own[0], subject=_join_subjects([one.subject for one in own], most)) for own in alike.values()]
 
 
-def _together(subjects: list[str], most: int) -> str:
+def _join_subjects(subjects: list[str], most: int) -> str:
     named = subjects[:most] if most and len(subjects) > most + 1 else subjects
     return join_words([*named, f"{len(subjects) - len(named)} more"] if len(named) < len(subjects) else named)
 
@@ -129,7 +129,7 @@ def _together(subjects: list[str], most: int) -> str:
 def explain_finding(finding: Finding, page: Page) -> Told:
     """What is wrong with the evidence, why it is not acted on, what a person should do."""
     reason: str = clean(finding.reason)
-    if finding.subject and not _names(reason, finding.subject):
+    if finding.subject and not _names_subject(reason, finding.subject):
         reason = f"{clean(finding.subject)}: {reason}" if reason else clean(finding.subject)
     has_reason_why_not = finding.hold and finding.hold.kind not in {HoldKind.ORPHANED, HoldKind.DEFERRED}
     return Told(
@@ -148,21 +148,21 @@ def _why_not(finding: Finding) -> str:
     return clean(hold_text(hold.kind.value, "" if hold.detail == finding.reason else hold.detail))
 
 
-def sections(
+def make_sections(
     groups: Iterable[FindingGroup], findings: Iterable[Finding], page: Page, about: Mapping[str, About] = NOTHING
 ) -> list[Section]:
     """A section for each group to which a finding belongs; `about` are the rules, for pages."""
     every = tuple(findings)
     found = [(group, [finding for finding in every if group.holds(finding)]) for group in groups]
-    return [_section(group, own, page, about) for group, own in found if own]
+    return [_make_section(group, own, page, about) for group, own in found if own]
 
 
-def _section(group: FindingGroup, findings: list[Finding], page: Page, about: Mapping[str, About]) -> Section:
+def _make_section(group: FindingGroup, findings: list[Finding], page: Page, about: Mapping[str, About]) -> Section:
     missing = [one for one in findings if group is UNKNOWN and missing_answer(one.reason, page)]
     if missing:
         return _unknown_section(findings, missing, page, about)
     told_of = gather_findings(findings, most=_most_subjects(page))
-    section = group.section(_items(told_of, page, about), rules_in(findings), is_aligned=True)
+    section = group.section(_make_items(told_of, page, about), rules_in(findings), is_aligned=True)
     if group is DEFERRED and page.is_terse:  # the reason is the same for all
         names = join_words([clean(rule) for rule in dict.fromkeys(finding.rule for finding in findings)])
         more = "" if " --hardware " in page.options else BY_RECORD
@@ -175,18 +175,18 @@ def _unknown_section(
 ) -> Section:
     """Of a record that lacks answers: one sentence for all `missing` findings, which are listed where all is."""
     listed = [one for one in findings if page.is_whole or not missing_answer(one.reason, page)]
-    items = _items(gather_findings(listed, most=_most_subjects(page)), page, about)
+    items = _make_items(gather_findings(listed, most=_most_subjects(page)), page, about)
     section = UNKNOWN.section(items, rules_in(findings), is_aligned=True)
     rules = () if page.is_whole else [one.rule for one in missing]
     said = Say(gaps_text([one.reason for one in missing], rules, page), is_hanging=True)
     return replace(section, blocks=(*(section.blocks if items else ()), said))
 
 
-def _items(findings: Iterable[Finding], page: Page, about: Mapping[str, About]) -> list[Item]:
+def _make_items(findings: Iterable[Finding], page: Page, about: Mapping[str, About]) -> list[Item]:
     """The findings as points; what a rule brings is said at its first one."""
     items, said = [], set()
     for one in findings:
-        items.append(_item(one, page, about.get(one.rule), has_gain=one.rule not in said))
+        items.append(_make_item(one, page, about.get(one.rule), has_gain=one.rule not in said))
         said.add(one.rule)
     return items
 
@@ -195,7 +195,7 @@ def _most_subjects(page: Page) -> int:
     return SHOWN_SUBJECTS if page.is_terse else 0
 
 
-def _item(finding: Finding, page: Page, about: About | None, *, has_gain: bool) -> Item:
+def _make_item(finding: Finding, page: Page, about: About | None, *, has_gain: bool) -> Item:
     """The finding: what is wrong, the evidence, what its rule brings, why it is not acted on, what to do. Of a waived
     one who accepts it and why is enough for one screen.
     """
@@ -218,7 +218,7 @@ def _item(finding: Finding, page: Page, about: About | None, *, has_gain: bool) 
         about=clean(about.title) if about else "",
         link=link_of(finding.rule, about) if page.folds else "",
         evidence=one.evidence[: page.evidence],
-        folded=_folded(finding, about) if page.folds else (),
+        folded=_make_folded(finding, about) if page.folds else (),
     )
 
 
@@ -253,12 +253,12 @@ def todo_items(steps: tuple[str, ...]) -> tuple[Item, ...]:
     return tuple(Item("" if at else "do", f"{at + 1}. {step}", look="label") for at, step in enumerate(steps))
 
 
-def _folded(finding: Finding, about: About | None) -> tuple[Block, ...]:
+def _make_folded(finding: Finding, about: About | None) -> tuple[Block, ...]:
     """What a finding would change, at which risk."""
     risk = f", risk {about.risk}" if about else ""
-    title = f"{counted(len(finding.changes), 'change')}{risk}"
+    title = f"{say_count(len(finding.changes), 'change')}{risk}"
     return (Fold(title, tuple(map(diff_of, finding.changes))),) if finding.changes else ()
 
 
-def _names(sentence: str, subject: str) -> bool:
+def _names_subject(sentence: str, subject: str) -> bool:
     return clean(subject) in sentence.replace(",", " ").replace(":", " ").split()

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 from hosttune.codec import FORMAT_VERSION
 from hosttune.facts.storage.fstab_options import decode, masked_field, masked_line, masked_text
 from hosttune.facts.storage.fstab_readers import STALE
-from hosttune.host.cleaned import safe
+from hosttune.host.cleaned import make_safe
 from hosttune.resources.storage.fstab_lint import RemarkLevel
 from hosttune.resources.storage.fstab_plan import LineOutcome
 from hosttune.values import steps_of
 from hosttune.verdict_words import STATES
-from hosttune.views.terminal import columned, counted, join_words, width_of, wrapped
+from hosttune.views.terminal import align_columns, join_words, say_count, width_of, wrap_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -31,7 +31,7 @@ _HEADINGS = {
 }
 _COLOURS = {"-": "red", "+": "green", "@": "cyan"}
 _READERS = ("mount(8), systemd from 259 on", "systemd before 259")
-_BESIDE = 6 + max(map(len, _READERS)) + 2  # what stands beside a reading, where that fits
+_BESIDE = 6 + max(map(len, _READERS)) + 2  # what is beside a reading, where that fits
 
 
 def lint_status(remarks: Iterable[ShownRemark], *, strict: bool) -> int:
@@ -42,24 +42,24 @@ def lint_status(remarks: Iterable[ShownRemark], *, strict: bool) -> int:
 def lint_text(document: FstabText, remarks: tuple[ShownRemark, ...], screen: Screen) -> str:
     """The remarks, the worst first, those of many lines that say the same in one piece."""
     found = {level: [remark for remark in remarks if remark.level is level] for level in RemarkLevel}
-    numbers = [counted(len(found[level]), level.value) for level in RemarkLevel if found[level]]
-    what = f"{counted(len(document.entries), 'entry', 'entries')} in {counted(len(document.lines), 'line')}"
-    headline = f"{safe(document.path)}: {', '.join(numbers) or 'nothing to remark'}; {what}."
-    lines = wrapped(headline, screen.columns, rest="  ")
+    numbers = [say_count(len(found[level]), level.value) for level in RemarkLevel if found[level]]
+    what = f"{say_count(len(document.entries), 'entry', 'entries')} in {say_count(len(document.lines), 'line')}"
+    headline = f"{make_safe(document.path)}: {', '.join(numbers) or 'nothing to remark'}; {what}."
+    lines = wrap_text(headline, screen.columns, rest="  ")
     for level in RemarkLevel:
         if found[level]:
             heading, colour = _HEADINGS[level]
             lines += ["", f"{screen.paint(heading, 'bold', colour)} ({len(found[level])})"]
             last = ""
-            for group in _alike(found[level]):
-                place = _place(document, group, screen)
+            for group in _group_alike(found[level]):
+                place = _describe_place(document, group, screen)
                 lines += [*([] if place == last else [place]), *_group_lines(document, group[0], screen)]
                 last = place
     return "\n".join(lines) + "\n"
 
 
-def _alike(remarks: list[ShownRemark]) -> list[list[ShownRemark]]:
-    """Remarks that say the same, together, where the first of them stands."""
+def _group_alike(remarks: list[ShownRemark]) -> list[list[ShownRemark]]:
+    """Remarks that say the same, together, where the first of them is."""
     groups: dict[tuple[object, ...], list[ShownRemark]] = {}
     for remark in remarks:
         key = (remark.message, remark.todo, remark.line if remark.is_misread else 0)
@@ -67,36 +67,36 @@ def _alike(remarks: list[ShownRemark]) -> list[list[ShownRemark]]:
     return list(groups.values())
 
 
-def _place(document: FstabText, group: list[ShownRemark], screen: Screen) -> str:
+def _describe_place(document: FstabText, group: list[ShownRemark], screen: Screen) -> str:
     first = group[0]
     if len(group) > 1:
         many = [str(remark.line) for remark in group]
-        return "\n".join(wrapped(f"lines {join_words(many)}", screen.columns, first="  ", rest="    "))
+        return "\n".join(wrap_text(f"lines {join_words(many)}", screen.columns, first="  ", rest="    "))
     if not first.line:
         return "  beside fstab" if first.code == "unit" else "  the file"
-    return _cut(f"  line {first.line}: {_text(document.lines[first.line - 1])}", screen)
+    return _cut(f"  line {first.line}: {_decode_text(document.lines[first.line - 1])}", screen)
 
 
 def _group_lines(document: FstabText, remark: ShownRemark, screen: Screen) -> Iterator[str]:
-    yield from wrapped(safe(remark.message), screen.columns, first="    ", rest="    ")
+    yield from wrap_text(make_safe(remark.message), screen.columns, first="    ", rest="    ")
     if remark.is_misread:
         line = document.lines[remark.line - 1]
         pairs = zip(_READERS, (line.libmount, line.getmntent), strict=True)
-        rows: list[tuple[str, ...]] = [(name, _reading(line, fields)) for name, fields in pairs]
+        rows: list[tuple[str, ...]] = [(name, _format_reading(line, fields)) for name, fields in pairs]
         if max(width_of(word) for _, text in rows for word in text.split(" ")) > screen.columns - _BESIDE:
             for name, text in rows:
                 yield f"      {name}:"
-                yield from wrapped(text, screen.columns, first=" " * 8, rest=" " * 8)
+                yield from wrap_text(text, screen.columns, first=" " * 8, rest=" " * 8)
         else:
-            yield from columned(rows, screen, indent=6)
+            yield from align_columns(rows, screen, indent=6)
     steps = steps_of(remark.todo)
     for number, step in enumerate(steps, 1):
         first = f"    {'do: ' if number == 1 else ''}{f'{number}. ' if len(steps) > 1 else ''}"
-        yield from wrapped(safe(step), screen.columns, first=first, rest="        ")
+        yield from wrap_text(make_safe(step), screen.columns, first=first, rest="        ")
 
 
-def _text(line: FstabLine) -> str:
-    return safe(masked_text(decode(line.text)).expandtabs())
+def _decode_text(line: FstabLine) -> str:
+    return make_safe(masked_text(decode(line.text)).expandtabs())
 
 
 def _cut(text: str, screen: Screen) -> str:
@@ -107,11 +107,11 @@ def _cut(text: str, screen: Screen) -> str:
     return text + " ..."
 
 
-def _reading(line: FstabLine, fields: Fields | None) -> str:
+def _format_reading(line: FstabLine, fields: Fields | None) -> str:
     """An entry as one of the readers has it, on one line."""
     if fields is None:
         return "no entry"
-    shown = _entry(line, fields)
+    shown = _encode_entry(line, fields)
     source, target, fstype, options = (shown[name] or "nothing" for name in ("source", "target", "fstype", "options"))
     numbers = ("?" if number == STALE else str(number) for number in (fields.freq, fields.passno))
     return f"{source} on {target} type {fstype} ({options}) {' '.join(numbers)}"
@@ -125,17 +125,17 @@ def diff_text(document: FstabText, tuning: Tuning, screen: Screen, *, is_exact: 
     """
     return "".join(
         f"{screen.paint(line, _COLOURS[line[0]])}\n" if line[:1] in _COLOURS else f"{line}\n"
-        for line in _diff(document, tuning, is_exact=is_exact)
+        for line in _render_diff(document, tuning, is_exact=is_exact)
     )
 
 
-def _diff(document: FstabText, tuning: Tuning, *, is_exact: bool) -> Iterator[str]:
+def _render_diff(document: FstabText, tuning: Tuning, *, is_exact: bool) -> Iterator[str]:
     changed = {step.line: step for step in tuning.steps if step.outcome is LineOutcome.CHANGED}
     if not changed:
         return
-    path = safe(document.path)
+    path = make_safe(document.path)
     yield from (f"--- {path}", f"+++ {path}")
-    for numbers in _hunks(sorted(changed)):
+    for numbers in _group_hunks(sorted(changed)):
         start, end = max(1, numbers[0] - CONTEXT), min(len(document.lines), numbers[-1] + CONTEXT)
         yield f"@@ -{start},{end - start + 1} +{start},{end - start + 1} @@"
         added: list[str] = []
@@ -144,14 +144,14 @@ def _diff(document: FstabText, tuning: Tuning, *, is_exact: bool) -> Iterator[st
             if step is None:
                 yield from added
                 added = []
-                yield from _signed(" ", decode(line.text), line.ending, is_exact)
+                yield from _render_signed(" ", decode(line.text), line.ending, is_exact)
             else:
-                yield from _signed("-", step.before, line.ending, is_exact)
-                added += _signed("+", step.after, line.ending, is_exact)
+                yield from _render_signed("-", step.before, line.ending, is_exact)
+                added += _render_signed("+", step.after, line.ending, is_exact)
         yield from added
 
 
-def _hunks(numbers: list[int]) -> list[list[int]]:
+def _group_hunks(numbers: list[int]) -> list[list[int]]:
     """The lines that change, those together whose surroundings touch."""
     hunks: list[list[int]] = []
     for number in numbers:
@@ -162,9 +162,9 @@ def _hunks(numbers: list[int]) -> list[list[int]]:
     return hunks
 
 
-def _signed(sign: str, text: str, ending: bytes, is_exact: bool) -> Iterator[str]:  # noqa: FBT001 - passed on
+def _render_signed(sign: str, text: str, ending: bytes, is_exact: bool) -> Iterator[str]:  # noqa: FBT001 - passed on
     exact = text + ("\r" if ending == b"\r\n" else "")
-    yield sign + (exact if is_exact else _plain(text))
+    yield sign + (exact if is_exact else _make_plain(text))
     if not ending:
         yield "\\ No newline at end of file"
 
@@ -175,7 +175,7 @@ def left_text(tuning: Tuning, screen: Screen) -> str:
     fine = sum(step.outcome is LineOutcome.OK for step in tuning.steps)
     changed = sum(step.outcome is LineOutcome.CHANGED for step in tuning.steps)
     numbers = [
-        f"{counted(changed, 'line')} to change",
+        f"{say_count(changed, 'line')} to change",
         f"{fine} noatime already",
         f"{len(held)} {STATES['left alone'].said}",
     ]
@@ -184,8 +184,8 @@ def left_text(tuning: Tuning, screen: Screen) -> str:
         todo = f"; {step.todo}" if step.todo else ""
         _, place, rest = step.reason.partition(f":{step.line}: ")
         reason = rest if place and step.line else step.reason  # without the place in front of it
-        rows.append((f"line {step.line}", safe(masked_line(step.target)), safe(f"{reason}{todo}")))
-    return "\n".join([f"{', '.join(numbers)}{':' if rows else '.'}", *columned(rows, screen, indent=2)])
+        rows.append((f"line {step.line}", make_safe(masked_line(step.target)), make_safe(f"{reason}{todo}")))
+    return "\n".join([f"{', '.join(numbers)}{':' if rows else '.'}", *align_columns(rows, screen, indent=2)])
 
 
 def reason_of(step: LineStep, *, with_todo: bool) -> str:
@@ -199,60 +199,60 @@ def fstab_json(document: FstabText, remarks: tuple[ShownRemark, ...] | None, tun
     manager = document.manager
     return {
         "format_version": FORMAT_VERSION,
-        "file": safe(document.path),
+        "file": make_safe(document.path),
         "lines": len(document.lines),
         "entries": len(document.entries),
-        "manager": {"line": manager.line, "name": safe(manager.name)} if manager else None,
-        "remarks": None if remarks is None else [_remark(document, remark) for remark in remarks],
-        "noatime": None if tuning is None else _tuning(document, tuning),
+        "manager": {"line": manager.line, "name": make_safe(manager.name)} if manager else None,
+        "remarks": None if remarks is None else [_encode_remark(document, remark) for remark in remarks],
+        "noatime": None if tuning is None else _encode_tuning(document, tuning),
     }
 
 
-def _remark(document: FstabText, remark: ShownRemark) -> dict[str, Any]:
+def _encode_remark(document: FstabText, remark: ShownRemark) -> dict[str, Any]:
     line = document.lines[remark.line - 1] if remark.line else None
     return {
         "line": remark.line,
         "level": remark.level.value,
         "code": remark.code,
-        "message": safe(remark.message),
-        "todo": "\n".join(map(safe, steps_of(remark.todo))),
-        "text": _plain(decode(line.text)) if line else "",
-        "readings": _readings(line) if line and remark.is_misread else None,
+        "message": make_safe(remark.message),
+        "todo": "\n".join(map(make_safe, steps_of(remark.todo))),
+        "text": _make_plain(decode(line.text)) if line else "",
+        "readings": _encode_readings(line) if line and remark.is_misread else None,
     }
 
 
-def _readings(line: FstabLine) -> dict[str, Any]:
+def _encode_readings(line: FstabLine) -> dict[str, Any]:
     return {
-        "mount": _entry(line, line.libmount) if line.libmount else None,
-        "systemd_before_259": _entry(line, line.getmntent) if line.getmntent else None,
+        "mount": _encode_entry(line, line.libmount) if line.libmount else None,
+        "systemd_before_259": _encode_entry(line, line.getmntent) if line.getmntent else None,
     }
 
 
-def _entry(line: FstabLine, fields: Fields) -> dict[str, Any]:
+def _encode_entry(line: FstabLine, fields: Fields) -> dict[str, Any]:
     texts = zip(("source", "target", "fstype", "options"), fields[:4], strict=True)
     return {
-        **{name: safe(masked_field(line.text, text)) for name, text in texts},
+        **{name: make_safe(masked_field(line.text, text)) for name, text in texts},
         "freq": fields.freq,
         "passno": fields.passno,
     }
 
 
-def _tuning(document: FstabText, tuning: Tuning) -> dict[str, Any]:
+def _encode_tuning(document: FstabText, tuning: Tuning) -> dict[str, Any]:
     steps = [
         {
             "line": step.line,
-            "target": safe(masked_line(step.target)),
+            "target": make_safe(masked_line(step.target)),
             "outcome": step.outcome.value,
-            "before": _plain(step.before),
-            "after": _plain(step.after),
-            "reason": safe(step.reason),
-            "todo": safe(step.todo),
+            "before": _make_plain(step.before),
+            "after": _make_plain(step.after),
+            "reason": make_safe(step.reason),
+            "todo": make_safe(step.todo),
         }
         for step in tuning.steps
     ]
-    return {"steps": steps, "diff": "".join(f"{line}\n" for line in _diff(document, tuning, is_exact=False))}
+    return {"steps": steps, "diff": "".join(f"{line}\n" for line in _render_diff(document, tuning, is_exact=False))}
 
 
-def _plain(text: str) -> str:
+def _make_plain(text: str) -> str:
     """A line with its tabs, without what is no text."""
-    return "\t".join(map(safe, masked_text(text).split("\t")))
+    return "\t".join(map(make_safe, masked_text(text).split("\t")))

@@ -12,11 +12,11 @@ from hosttune.host.cleaned import clean
 from hosttune.verdict_words import FITNESS, NAGIOS_FIT
 from hosttune.views.document import Document, Item, Items, Say, Section, Table
 from hosttune.views.findings import refer_back, todo_items
-from hosttune.views.prometheus import metrics
+from hosttune.views.prometheus import render_metrics
 from hosttune.views.record_gaps import gaps_text, missing_answer
 from hosttune.views.summary import is_reach_short, reach_text
-from hosttune.views.terminal import counted, join_words
-from hosttune.views.text import text
+from hosttune.views.terminal import join_words, say_count
+from hosttune.views.text import render_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -43,7 +43,7 @@ def health_text(health: NodeHealth, page: Page, titles: Mapping[str, str], gpus:
     """The verdict in one line; below it `gpus`, their names by slot, with what is wrong with each; then each point with
     its cause and what to do, the worst first. With --verbose also the rules that found nothing, by their titles.
     """
-    asked = "" if health.points else f" ({counted(len(health.asked), 'check')})"
+    asked = "" if health.points else f" ({say_count(len(health.asked), 'check')})"
     verdict = f"{_fit_words(health) if not health.points else FITNESS[health.fitness.value].sentence}{asked}"
     host = clean(page.host)
     nothing = "no fault seen" if page.source else "nothing of its own"
@@ -55,14 +55,14 @@ def health_text(health: NodeHealth, page: Page, titles: Mapping[str, str], gpus:
         if own := [point for point in health.points if point.fitness is fitness]:
             title = FITNESS[fitness.value].heading
             sections.append(
-                Section(title, _blocks(own, page), _STYLES[fitness], str(len({point.rule for point in own})))
+                Section(title, _make_blocks(own, page), _STYLES[fitness], str(len({point.rule for point in own})))
             )
     if page.is_verbose and (fine := health.fine):
         items = tuple(Item(clean(name), clean(titles.get(name, "")), look="strong") for name in fine)
         title = "Asked, and nothing against work"
         sections.append(Section(title, (Items(items, is_aligned=True),), "green", str(len(fine))))
     status = f"Exit status 1: {FITNESS[health.fitness.value].verdict}." if health.fitness is not Fitness.FIT else ""
-    return text(Document(host, host, tuple(head), tuple(sections), status=status), page.screen)
+    return render_text(Document(host, host, tuple(head), tuple(sections), status=status), page.screen)
 
 
 def _gpu_rows(health: NodeHealth, gpus: Mapping[str, str], nothing: str) -> Iterator[tuple[str, ...]]:
@@ -74,18 +74,18 @@ def _gpu_rows(health: NodeHealth, gpus: Mapping[str, str], nothing: str) -> Iter
         yield clean(slot), clean(gpus[slot]), clean(verdict if health.points else FITNESS[health.fitness.value].verdict)
 
 
-def _blocks(points: list[HealthPoint], page: Page) -> tuple[Block, ...]:
+def _make_blocks(points: list[HealthPoint], page: Page) -> tuple[Block, ...]:
     """The points as a list; those that a record has no answer for, in one sentence, unless all is listed."""
     missing = [one for one in points if _is_missing(one, page)]
     left = points if page.is_whole or not missing else [one for one in points if not _is_missing(one, page)]
-    listed = refer_back(_item(one, page) for one in _gathered(left))
+    listed = refer_back(_make_item(one, page) for one in _gather_points(left))
     blocks: tuple[Block, ...] = (Items(listed, is_aligned=True),) if listed else ()
     rules = () if page.is_whole else [one.rule for one in missing]
     said = gaps_text([one.reason for one in missing], rules, page)
     return (*blocks, Say(said, is_hanging=True)) if said else blocks
 
 
-def _gathered(points: list[HealthPoint]) -> list[HealthPoint]:
+def _gather_points(points: list[HealthPoint]) -> list[HealthPoint]:
     """Points of a rule that say the same of several things as one, whose subject names the things."""
     alike: dict[HealthPoint, list[str]] = {}
     for point in points:
@@ -108,7 +108,7 @@ def learned_text(learned: Learned, health: NodeHealth, *, is_sibling: bool = Fal
     return "\n".join(lines) + "\n"
 
 
-def _item(point: HealthPoint, page: Page) -> Item:
+def _make_item(point: HealthPoint, page: Page) -> Item:
     todo = todo_items(page.steps(point.todo))
     return Item(clean(point.rule) or "hosttune", clean(point.sentence), todo, look="strong")
 
@@ -147,18 +147,22 @@ def health_prometheus(health: NodeHealth, seconds: int) -> str:
         labels = {"rule": clean(rule), "subject": clean(subject), "fitness": word}
         rows.append(("hosttune_health_point", labels, 1))
     rows.append(("hosttune_health_timestamp_seconds", {}, seconds))
-    return metrics(HEALTH_METRICS, rows)
+    return render_metrics(HEALTH_METRICS, rows)
 
 
 def slurm_line(health: NodeHealth) -> str:
     """The reason for `scontrol update ... Reason=`, in its length; empty where the node is to stay."""
-    return _bounded(f"hosttune: {_worst(health)}", SLURM_BYTES) + "\n" if health.fitness is Fitness.UNFIT else ""
+    return (
+        _cut_to_bytes(f"hosttune: {_describe_worst(health)}", SLURM_BYTES) + "\n"
+        if health.fitness is Fitness.UNFIT
+        else ""
+    )
 
 
 def nhc_line(health: NodeHealth) -> str:
     """The line of LBNL's Node Health Check for a check that failed; empty where none did."""
     failed = health.fitness is Fitness.UNFIT
-    return f"ERROR:  nhc:  Health check failed:  hosttune:  {_worst(health)}\n" if failed else ""
+    return f"ERROR:  nhc:  Health check failed:  hosttune:  {_describe_worst(health)}\n" if failed else ""
 
 
 def npd_line(health: NodeHealth) -> str:
@@ -166,7 +170,7 @@ def npd_line(health: NodeHealth) -> str:
     the same text, because it compares them.
     """
     fit = f"fit, {_SHORT_REACH}" if is_reach_short(health.asked) else "fit"
-    return _bounded(_worst(health) if health.points else fit, NPD_BYTES) + "\n"
+    return _cut_to_bytes(_describe_worst(health) if health.points else fit, NPD_BYTES) + "\n"
 
 
 def nagios_text(health: NodeHealth) -> str:
@@ -174,9 +178,9 @@ def nagios_text(health: NodeHealth) -> str:
     word = {Fitness.FIT: "OK", Fitness.UNKNOWN: "UNKNOWN", Fitness.IMPAIRED: "WARNING", Fitness.UNFIT: "CRITICAL"}
     numbers = Counter(point.fitness for point in health.points)
     data = " ".join(f"{fitness}={numbers[fitness]};;;0" for fitness in _NOT_FIT)
-    said = _worst(health) if health.points else _fit_words(health, NAGIOS_FIT)
+    said = _describe_worst(health) if health.points else _fit_words(health, NAGIOS_FIT)
     lines = [f"HOSTTUNE {word[health.fitness]} - {said} | {data}"]
-    lines += [f"{point.fitness}: {_plain(point)}" for point in health.points[1:]]
+    lines += [f"{point.fitness}: {_make_plain(point)}" for point in health.points[1:]]
     return "\n".join(lines) + "\n"
 
 
@@ -185,18 +189,18 @@ def _fit_words(health: NodeHealth, fit: str = FITNESS["fit"].verdict) -> str:
     return fit + (f"; {_SHORT_REACH}" if is_reach_short(health.asked) else "")
 
 
-def _worst(health: NodeHealth) -> str:
+def _describe_worst(health: NodeHealth) -> str:
     """The worst point, and how many there are besides."""
     more = len(health.points) - 1
-    return f"{_plain(health.points[0])}{f' (and {more} more)' if more else ''}"
+    return f"{_make_plain(health.points[0])}{f' (and {more} more)' if more else ''}"
 
 
-def _plain(point: HealthPoint) -> str:
+def _make_plain(point: HealthPoint) -> str:
     """A point on one line, without what these formats give a meaning."""
     return clean(f"{point.rule or 'hosttune'}: {point.sentence}").replace("|", "/").replace('"', "'")
 
 
-def _bounded(text: str, most: int) -> str:
+def _cut_to_bytes(text: str, most: int) -> str:
     """At most so many bytes, the end of what is cut off shown by dots."""
     encoded = text.encode("ascii", "replace")
     return (encoded if len(encoded) <= most else encoded[: most - 3].rstrip() + b"...").decode()

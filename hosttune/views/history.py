@@ -9,8 +9,8 @@ from hosttune.host.cleaned import clean
 from hosttune.resources import describe_place
 from hosttune.values import Phase
 from hosttune.verdict_words import trial_text
-from hosttune.views.document import CommandBlock, Document, Item, Items, Panel, Say, Steps, Table, rendered
-from hosttune.views.terminal import counted
+from hosttune.views.document import CommandBlock, Document, Item, Items, Panel, Say, Steps, Table, render_documents
+from hosttune.views.terminal import say_count
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,15 +42,15 @@ def history_report(
     elif not runs:
         head.append(Say("hosttune has changed nothing here.", "decision", host))
     else:
-        rows = tuple(_row(run, journal, trial) for run in runs)
+        rows = tuple(_make_row(run, journal, trial) for run in runs)
         blocks.append(Table(("run", "what", "status", "changes", "who"), rows))
-        blocks += [Panel(clean(run.id), _steps(run, receipts.get(run.id, ""))) for run in runs if page.is_whole]
+        blocks += [Panel(clean(run.id), _make_steps(run, receipts.get(run.id, ""))) for run in runs if page.is_whole]
         blocks += [Say(f"{clean(run.unread)}: {clean(run.way_out)}.") for run in journal.unread]
         applied = (run for run in runs if run.command == "apply" and journal.status(run) not in GONE)
         if (last := next(applied, None)) and not journal.unread:
             whole = clean(journal.first_of(last).id)
             blocks.append(CommandBlock("To look at the way back:", page.act(f"undo {whole}")))
-    return rendered("hosttune history", [Document(host, f"Runs on {host}", tuple(head), tuple(blocks))], page)
+    return render_documents("hosttune history", [Document(host, f"Runs on {host}", tuple(head), tuple(blocks))], page)
 
 
 def history_json(
@@ -92,7 +92,7 @@ def history_json(
     }
 
 
-def _row(run: Run, journal: Journal, trial: OnTrial) -> tuple[str, ...]:
+def _make_row(run: Run, journal: Journal, trial: OnTrial) -> tuple[str, ...]:
     done = sum(step.phase is Phase.DONE for step in run.steps)
     # What a return gives up has never been made, and an interruption is no failure.
     failed = sum(
@@ -114,7 +114,7 @@ def _row(run: Run, journal: Journal, trial: OnTrial) -> tuple[str, ...]:
     )
 
 
-def _steps(run: Run, receipt: str) -> tuple[Block, ...]:
+def _make_steps(run: Run, receipt: str) -> tuple[Block, ...]:
     items = tuple(
         Item(
             f"{step.change.action.symbol} {describe_place(step.change.address)}",
@@ -123,5 +123,5 @@ def _steps(run: Run, receipt: str) -> tuple[Block, ...]:
         )
         for step in run.steps
     )
-    made = Items(items, is_aligned=True) if items else Say(counted(0, "change"))
+    made = Items(items, is_aligned=True) if items else Say(say_count(0, "change"))
     return (made, Say(f"Receipt: {clean(receipt)}")) if receipt else (made,)

@@ -34,7 +34,7 @@ _COMMAND = regex(
 _LETTERS = {**{state: word.label[:1] for state, word in STATES.items()}, "orphaned": "P"}  # of a table of hosts
 
 
-def html(
+def render_html(
     report: str, documents: Sequence[Document], *, is_filtered: bool = False, summary: Sequence[Block] = ()
 ) -> str:
     """A page with a section for each document, and an overview of several, with the `summary`; `is_filtered`: with a
@@ -44,7 +44,7 @@ def html(
     keyed = [one for each in documents for one in each.blocks if is_filtered and isinstance(one, Section) and one.key]
     lists = [block for section in keyed for block in section.blocks if isinstance(block, Items)]
     style, script = render("report.css"), render("report.js")
-    anchors, targets = _anchors(documents)
+    anchors, targets = _make_anchors(documents)
     return render(
         "document.html.j2",
         title=f"{report}: {name}",
@@ -60,13 +60,13 @@ def html(
         top=2 if len(documents) == 1 else 3,
         anchor=lambda item: anchors.get(id(item), ""),
         targets=targets,
-        pieces=_pieces,
+        pieces=_split_pieces,
         verdicts=STATES,
         letters=_LETTERS,
     )
 
 
-def _anchors(documents: Sequence[Document]) -> tuple[dict[int, str], Mapping[str, str]]:
+def _make_anchors(documents: Sequence[Document]) -> tuple[dict[int, str], Mapping[str, str]]:
     """The anchor of each finding, by the id() of its point; and where the name of a host or, of one document, of a rule
     leads.
     """
@@ -79,7 +79,7 @@ def _anchors(documents: Sequence[Document]) -> tuple[dict[int, str], Mapping[str
         taken.add(host)
         if len(documents) > 1:  # two hosts of one name have no link
             targets[one.name] = "" if one.name in targets else host
-        for item in _findings(one):
+        for item in _list_findings(one):
             name = _NOT_IN_AN_ID.sub("-", item.head)
             first = name if len(documents) == 1 else f"{host}-{name}"
             anchor = first
@@ -93,7 +93,7 @@ def _anchors(documents: Sequence[Document]) -> tuple[dict[int, str], Mapping[str
     return anchors, targets
 
 
-def _findings(document: Document) -> Iterator[Item]:
+def _list_findings(document: Document) -> Iterator[Item]:
     for section in document.blocks:
         if isinstance(section, Section) and section.key:
             for block in section.blocks:
@@ -101,7 +101,7 @@ def _findings(document: Document) -> Iterator[Item]:
                     yield from block.items
 
 
-def _pieces(text: str, is_step: bool) -> Iterator[tuple[str, str]]:  # noqa: FBT001 - called by the template
+def _split_pieces(text: str, is_step: bool) -> Iterator[tuple[str, str]]:  # noqa: FBT001 - called by the template
     """A text in pieces, each with its kind: `code` for what is in backticks, `command` for what a step has people type,
     or nothing. In what a host says nothing is a command: a button would copy it.
     """

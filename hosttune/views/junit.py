@@ -16,7 +16,7 @@ from hosttune.values import HoldKind, Verdict
 from hosttune.views.checked import group_of
 from hosttune.views.findings import explain_finding
 from hosttune.views.report import warning_texts
-from hosttune.views.summary import counts, is_fault, standing
+from hosttune.views.summary import counts_for_status, is_fault, name_standing
 
 if TYPE_CHECKING:
     from hosttune.values import Finding
@@ -30,13 +30,13 @@ def check_junit(hosts: tuple[Checked, ...], *, strict: bool = False) -> str:
     """The document; with `strict`, advice fails too."""
     suites = Element("testsuites", name="hosttune check")
     for number, one in enumerate(hosts):
-        suites.append(_suite(one, number, strict=strict))
+        suites.append(_make_suite(one, number, strict=strict))
     _count(suites)
     indent(suites)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + tostring(suites, encoding="unicode") + "\n"
 
 
-def _suite(one: Checked, number: int, *, strict: bool) -> Element:
+def _make_suite(one: Checked, number: int, *, strict: bool) -> Element:
     plan, host = one.plan, clean(one.page.host)
     suite = Element("testsuite", name=host, hostname=host, package="hosttune", id=str(number))
     suite.set("timestamp", plan.created_at[:19])
@@ -46,37 +46,37 @@ def _suite(one: Checked, number: int, *, strict: bool) -> Element:
     for name, value in facts.items():
         SubElement(properties, "property", name=name, value=clean(value))
     for finding in sorted(plan.findings, key=lambda one: not is_fault(one)):  # the worst first
-        suite.append(_case(finding, explain_finding(finding, one.page), strict=strict))
+        suite.append(_make_case(finding, explain_finding(finding, one.page), strict=strict))
     if warnings := warning_texts(one):
         SubElement(suite, "system-out").text = "\n".join(warnings)
     _count(suite)
     return suite
 
 
-def _case(finding: Finding, one: Told, *, strict: bool) -> Element:
+def _make_case(finding: Finding, one: Told, *, strict: bool) -> Element:
     name = f"{one.rule} {one.subject}".strip()
     case = Element("testcase", name=name, classname=f"hosttune.{group_of(one.rule)}", time=_TIME)
     reason = one.reason or str(finding.verdict)
-    text = "\n".join(_lines(one))
+    text = "\n".join(_list_lines(one))
     if finding.hold.kind is HoldKind.WAIVED:
         SubElement(case, "skipped", message=one.why_not)
     elif finding.verdict is Verdict.NOT_APPLICABLE:
         SubElement(case, "skipped", message=reason)
-    elif not counts(finding, strict=strict):
+    elif not counts_for_status(finding, strict=strict):
         if text:
             SubElement(case, "system-out").text = text
     elif finding.verdict is Verdict.UNKNOWN and not finding.is_fault:
-        _outcome(case, "error", reason, text, "unknown")
+        _add_outcome(case, "error", reason, text, "unknown")
     else:
-        _outcome(case, "failure", reason, text, standing(finding))
+        _add_outcome(case, "failure", reason, text, name_standing(finding))
     return case
 
 
-def _outcome(case: Element, kind: str, message: str, text: str, type_: str) -> None:
+def _add_outcome(case: Element, kind: str, message: str, text: str, type_: str) -> None:
     SubElement(case, kind, message=message, type=type_).text = text
 
 
-def _lines(one: Told) -> list[str]:
+def _list_lines(one: Told) -> list[str]:
     lines = [one.reason] if one.reason else []
     lines += one.evidence
     lines += [f"why not: {one.why_not}"] if one.why_not else []

@@ -35,46 +35,46 @@ if TYPE_CHECKING:
 
 _SPECIAL = regex(r"[\\`*\[\]<>|~]|(?<!\w)_|_(?!\w)|&(?=#?\w+;)")
 _BEGINS = regex(r"(\d*)(?:[.)]|[-+=#]+)(?:\s|$)")  # what would begin a list or a heading at the beginning of a line
-# a command that stands in backticks already; @somebody and #123, which a forge makes a call or a link of
+# a command that is in backticks already; @someone and #123, which a forge makes a call or a link of
 _CODE = regex(r"`([^`]+)`|((?<![\w/.])[@#]\w[\w/-]*)")
 
 
-def markdown(report: str, documents: Sequence[Document]) -> str:
+def render_markdown(report: str, documents: Sequence[Document]) -> str:
     """The documents one below the other, each under its title; of several, or of one without, the report is named."""
     parts = [] if len(documents) == 1 and documents[0].title else [[f"# {report}"]]
     for one in documents:
         level = 2 if one.title else 1
-        parts += [[f"## {plain(one.title)}"]] if one.title else []
-        parts += [_block(block, level + 1) for block in (*one.head, *one.blocks)]
-        parts += [[f"*{plain(one.made)}*"]] if one.made else []
+        parts += [[f"## {escape_text(one.title)}"]] if one.title else []
+        parts += [_render_block(block, level + 1) for block in (*one.head, *one.blocks)]
+        parts += [[f"*{escape_text(one.made)}*"]] if one.made else []
     return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
 
 
-def plain(text: str) -> str:
-    """Text that means itself in Markdown; what is quoted as code, or would call somebody, becomes code."""
+def escape_text(text: str) -> str:
+    """Text that means itself in Markdown; what is quoted as code, or would call someone, becomes code."""
     parts, last = [], 0
     for span in _CODE.finditer(text):
-        parts += [_SPECIAL.sub(r"\\\g<0>", text[last : span.start()]), code(span[1] or span[2])]
+        parts += [_SPECIAL.sub(r"\\\g<0>", text[last : span.start()]), quote_code(span[1] or span[2])]
         last = span.end()
     return "".join(parts) + _SPECIAL.sub(r"\\\g<0>", text[last:])
 
 
-def code(text: str) -> str:
+def quote_code(text: str) -> str:
     """Text as a code span, whatever backticks it holds."""
     fence = "`" * (_longest_run(text) + 1)
     pad = " " if text.startswith("`") or text.endswith("`") else ""
     return f"{fence}{pad}{text}{pad}{fence}"
 
 
-def fenced(lines: Iterable[str], language: str, *, indent: str = "") -> list[str]:
+def fence_lines(lines: Iterable[str], language: str, *, indent: str = "") -> list[str]:
     """Lines as a code block, whatever backticks they hold."""
     body = list(lines)
     fence = "`" * max(3, _longest_run("\n".join(body)) + 1)
     return [f"{indent}{fence}{language}", *(f"{indent}{line}".rstrip() for line in body), f"{indent}{fence}"]
 
 
-def cell(text: str) -> str:
-    """Markdown that stands in a table."""
+def make_cell(text: str) -> str:
+    """Markdown that is in a table."""
     return " ".join(text.split()).replace("|", "\\|")
 
 
@@ -82,33 +82,36 @@ def _longest_run(text: str) -> int:
     return max((len(run) for run in re.findall("`+", text)), default=0)
 
 
-def _block(block: Block, level: int) -> list[str]:
+def _render_block(block: Block, level: int) -> list[str]:
     """A block without the blank lines around it; headings are of this level."""
     return _LINES[type(block)](block, "#" * level)
 
 
-def _inside(heading: list[str], blocks: Iterable[Block], level: int) -> list[str]:
+def _render_inside(heading: list[str], blocks: Iterable[Block], level: int) -> list[str]:
     """A heading and the blocks below it; changes are one list."""
     lines, is_list = list(heading), False
     for block in blocks:
-        lines += [*([] if is_list and isinstance(block, Diff) else [""]), *_block(block, level)]
+        lines += [*([] if is_list and isinstance(block, Diff) else [""]), *_render_block(block, level)]
         is_list = isinstance(block, Diff)
     return lines
 
 
-def _section(section: Section, mark: str) -> list[str]:
+def _render_section(section: Section, mark: str) -> list[str]:
     count = f" ({section.count})" if section.count else ""
-    return _inside([f"{mark} {plain(section.title)}{count}"], section.blocks, len(mark))
+    return _render_inside([f"{mark} {escape_text(section.title)}{count}"], section.blocks, len(mark))
 
 
-def _card(card: Panel, mark: str) -> list[str]:
-    note = ["", plain(card.note)] if card.note else []
-    return _inside([f"{mark}# {plain(card.title)}", *note], card.blocks, len(mark) + 1)
+def _render_card(card: Panel, mark: str) -> list[str]:
+    note = ["", escape_text(card.note)] if card.note else []
+    return _render_inside([f"{mark}# {escape_text(card.title)}", *note], card.blocks, len(mark) + 1)
 
 
-def _steps(block: Steps, mark: str) -> list[str]:
-    steps = (" ".join(filter(None, (code(command) if command else "", plain(why)))) for command, why in block.steps)
-    return [f"{mark} {plain(block.title)}", "", *(f"- {step}" for step in steps)]
+def _render_steps(block: Steps, mark: str) -> list[str]:
+    steps = (
+        " ".join(filter(None, (quote_code(command) if command else "", escape_text(why))))
+        for command, why in block.steps
+    )
+    return [f"{mark} {escape_text(block.title)}", "", *(f"- {step}" for step in steps)]
 
 
 def table_lines(header: Sequence[str], rows: Iterable[Iterable[str]]) -> list[str]:
@@ -116,49 +119,61 @@ def table_lines(header: Sequence[str], rows: Iterable[Iterable[str]]) -> list[st
     return [f"| {' | '.join(row)} |" for row in (header, ("---",) * len(header), *rows)]
 
 
-def _table(table: Table) -> list[str]:
-    return table_lines([*map(plain, table.header)], (map(plain, row) for row in table.rows))
+def _render_table(table: Table) -> list[str]:
+    return table_lines([*map(escape_text, table.header)], (map(escape_text, row) for row in table.rows))
 
 
-def _said(say: Say) -> str:
-    return f"{_begun(say.text)} {code(say.code)}" if say.code else _begun(say.text)
+def _render_say(say: Say) -> str:
+    return f"{_escape_begin(say.text)} {quote_code(say.code)}" if say.code else _escape_begin(say.text)
 
 
-def _begun(text: str) -> str:
+def _escape_begin(text: str) -> str:
     """Text at the beginning of a line."""
     begins = _BEGINS.match(text)
-    return f"{begins[1]}\\{plain(text[len(begins[1]) :])}" if begins else plain(text)
+    return f"{begins[1]}\\{escape_text(text[len(begins[1]) :])}" if begins else escape_text(text)
 
 
-def _item(item: Item, indent: str) -> list[str]:
-    head = plain(item.head)
-    head = code(item.head) if item.look == "code" else f"**{head}**" if item.look == "strong" else _begun(item.head)
-    text = plain(item.sentence) if item.head else _begun(item.sentence)
+def _render_item(item: Item, indent: str) -> list[str]:
+    head = escape_text(item.head)
+    head = (
+        quote_code(item.head)
+        if item.look == "code"
+        else f"**{head}**"
+        if item.look == "strong"
+        else _escape_begin(item.head)
+    )
+    text = escape_text(item.sentence) if item.head else _escape_begin(item.sentence)
     words = f"{head}{item.joint}{text}" if item.head and text else head or text
-    return [f"{indent}- {words}", *(line for one in item.items for line in _item(one, f"{indent}  "))]
+    return [f"{indent}- {words}", *(line for one in item.items for line in _render_item(one, f"{indent}  "))]
 
 
-def _diff(diff: Diff) -> list[str]:
-    lines = [f"- {code(diff.title)}{f' ({diff.note})' if diff.note else ''}"]
-    lines += fenced(diff.lines, "diff", indent="  ") if diff.lines else []
-    return [*lines, *([f"  {plain(diff.reason)}"] if diff.reason else [])]
+def _render_diff(diff: Diff) -> list[str]:
+    lines = [f"- {quote_code(diff.title)}{f' ({diff.note})' if diff.note else ''}"]
+    lines += fence_lines(diff.lines, "diff", indent="  ") if diff.lines else []
+    return [*lines, *([f"  {escape_text(diff.reason)}"] if diff.reason else [])]
 
 
 _LINES: dict[type[Block], Callable[[Any, str], list[str]]] = {
-    Say: lambda say, _: [_said(say)],
-    Lines: lambda block, mark: [f"{mark} {plain(block.title)}", "", *(f"- {_said(say)}" for say in block.says)],
-    Warnings: lambda block, _: [f"> {plain(text)}  " for text in block.texts],
-    Items: lambda block, _: [line for item in block.items for line in _item(item, "")],
-    Diff: lambda diff, _: _diff(diff),
-    Fold: lambda *_: [],  # only a page can fold away
-    CommandBlock: lambda block, _: [plain(block.why), "", *fenced([block.text], block.language)],
-    Steps: _steps,
-    Table: lambda table, _: _table(table),
-    Matrix: lambda block, mark: [
-        *(f"{mark} {plain(block.title)}", "", *_table(block.counted)),
-        *(("", plain(block.note)) if block.note else ()),
+    Say: lambda say, _: [_render_say(say)],
+    Lines: lambda block, mark: [
+        f"{mark} {escape_text(block.title)}",
+        "",
+        *(f"- {_render_say(say)}" for say in block.says),
     ],
-    Heading: lambda block, mark: [f"{mark} {plain(block.title)}{f' ({plain(block.note)})' if block.note else ''}"],
-    Panel: _card,
-    Section: _section,
+    Warnings: lambda block, _: [f"> {escape_text(text)}  " for text in block.texts],
+    Items: lambda block, _: [line for item in block.items for line in _render_item(item, "")],
+    Diff: lambda diff, _: _render_diff(diff),
+    Fold: lambda *_: [],  # only a page can fold away
+    CommandBlock: lambda block, _: [escape_text(block.why), "", *fence_lines([block.text], block.language)],
+    Steps: _render_steps,
+    Table: lambda table, _: _render_table(table),
+    Matrix: lambda block, mark: [
+        *(f"{mark} {escape_text(block.title)}", "", *_render_table(block.counted)),
+        *(("", escape_text(block.note)) if block.note else ()),
+    ],
+    Heading: lambda block, mark: [
+        f"{mark} {escape_text(block.title)}{f' ({escape_text(block.note)})' if block.note else ''}"
+    ],
+    Panel: _render_card,
+    Section: _render_section,
 }

@@ -7,10 +7,10 @@ from typing import Any
 from hosttune.host.secrets import mask_told
 
 
-def masked(data: Any) -> Any:
+def mask_data(data: Any) -> Any:
     """JSON data with every text masked."""
     if isinstance(data, str):
         return mask_told(data)
     if isinstance(data, list):
-        return [masked(item) for item in data]
-    return {key: masked(item) for key, item in data.items()} if isinstance(data, dict) else data
+        return [mask_data(item) for item in data]
+    return {key: mask_data(item) for key, item in data.items()} if isinstance(data, dict) else data

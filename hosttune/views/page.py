@@ -44,7 +44,7 @@ class Page:
     can_apply: bool = True
     is_partial: bool = False
     is_verbose: bool = False
-    policy: str = "/etc/hosttune/policy.yaml"  # as somebody on this machine names it
+    policy: str = "/etc/hosttune/policy.yaml"  # as someone on this machine names it
     medium: Medium = Medium.TEXT
     record: str = ""  # which version of hosttune made the record that is replayed; empty: no record is
     source: str = ""  # which other program made the file that is read as one
@@ -95,10 +95,10 @@ class Page:
         """Advice from a rule or a resource, with the commands in it as they have to be typed here, for this host."""
         options = "" if self.options in text else self.options
 
-        def typed(found: re.Match[str]) -> str:
+        def insert_typed(found: re.Match[str]) -> str:
             verb = found["verb"]
             sudo = self.sudo if found["sudo"] or verb in _BY_ROOT else ""
             takes_options = verb in LOOKS or (verb in ACTS and self.can_apply)
             return f"{sudo}{self.program} {verb}{options if takes_options else ''}"
 
-        return OWN_COMMAND.sub(typed, clean(text))
+        return OWN_COMMAND.sub(insert_typed, clean(text))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from hosttune.codec import FORMAT_VERSION
 from hosttune.host.cleaned import clean
 from hosttune.resources import wish_kinds
-from hosttune.views.terminal import columned, counted
+from hosttune.views.terminal import align_columns, say_count
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,22 +43,26 @@ def parts_json(catalog: Catalog) -> dict[str, Any]:
 def parts_text(catalog: Catalog, page: Page) -> str:
     """The same for people."""
     parts = parts_json(catalog)
-    conditions = [(_rules(one["rules"]), f"{{if: {one['if']}, else: {one['else']}}}") for one in parts["conditions"]]
-    kinds = [(one["kind"], _rules(one["rules"]), one["about"]) for one in parts["wishes"]]
-    lines = _block("Domains: an id begins with one", [(name, _rules(n)) for name, n in parts["domains"].items()], page)
-    lines += _block("Conditions of applies_when that several rules have", conditions, page)
-    lines += _block("Kinds of wishes: hosttune rules new ID --wish KIND", kinds, page)
+    conditions = [
+        (_count_rules(one["rules"]), f"{{if: {one['if']}, else: {one['else']}}}") for one in parts["conditions"]
+    ]
+    kinds = [(one["kind"], _count_rules(one["rules"]), one["about"]) for one in parts["wishes"]]
+    lines = _render_block(
+        "Domains: an id begins with one", [(name, _count_rules(n)) for name, n in parts["domains"].items()], page
+    )
+    lines += _render_block("Conditions of applies_when that several rules have", conditions, page)
+    lines += _render_block("Kinds of wishes: hosttune rules new ID --wish KIND", kinds, page)
     lines.append("Facts that expressions ask: hosttune facts. Hosts for cases, in a checkout: ./run hosts")
     return "\n".join(lines) + "\n"
 
 
-def _block(title: str, rows: Sequence[tuple[str, ...]], page: Page) -> list[str]:
+def _render_block(title: str, rows: Sequence[tuple[str, ...]], page: Page) -> list[str]:
     return [
         page.screen.paint(title, "bold"),
-        *columned([tuple(map(clean, row)) for row in rows], page.screen, indent=2),
+        *align_columns([tuple(map(clean, row)) for row in rows], page.screen, indent=2),
         "",
     ]
 
 
-def _rules(number: int) -> str:
-    return counted(number, "rule")
+def _count_rules(number: int) -> str:
+    return say_count(number, "rule")

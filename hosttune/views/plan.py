@@ -10,11 +10,22 @@ from hosttune.host.cleaned import clean
 from hosttune.resources import describe_place
 from hosttune.values import Disturbs
 from hosttune.views.change import diff_of
-from hosttune.views.document import CommandBlock, Document, Heading, Item, Items, Lines, Panel, Say, Section, rendered
-from hosttune.views.findings import FAULTS, HELD, NOTHING, UNKNOWN, sections
-from hosttune.views.report import head, made_text, status_text
+from hosttune.views.document import (
+    CommandBlock,
+    Document,
+    Heading,
+    Item,
+    Items,
+    Lines,
+    Panel,
+    Say,
+    Section,
+    render_documents,
+)
+from hosttune.views.findings import FAULTS, HELD, NOTHING, UNKNOWN, make_sections
+from hosttune.views.report import made_text, make_head, status_text
 from hosttune.views.summary import is_irreversible, why_status
-from hosttune.views.terminal import counted, join_words
+from hosttune.views.terminal import join_words, say_count
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -39,16 +50,16 @@ SHOWN_DIGITS = 16  # of the digest in a command to copy; apply takes twelve or m
 
 
 def plan_report(one: Checked, more: tuple[Block, ...] = (), trial: PlannedTrial | None = None) -> str:
-    """The plan of `plan` and of `apply` without --yes; `more` stands at the end."""
-    return rendered("hosttune plan", [plan_outline(one, more, trial)], one.page)
+    """The plan of `plan` and of `apply` without --yes; `more` is at the end."""
+    return render_documents("hosttune plan", [plan_outline(one, more, trial)], one.page)
 
 
 def plan_outline(one: Checked, more: tuple[Block, ...] = (), trial: PlannedTrial | None = None) -> Document:
     """What each rule would change, why the rest does not happen, how to say yes."""
     plan, page = one.plan, one.page
-    blocks: list[Block] = [*sections((FAULTS,), plan.findings, page, one.about)]
-    blocks += _stages(plan, about=one.about)
-    blocks += sections((UNKNOWN, *HELD), plan.findings, page, one.about)
+    blocks: list[Block] = [*make_sections((FAULTS,), plan.findings, page, one.about)]
+    blocks += _make_stages(plan, about=one.about)
+    blocks += make_sections((UNKNOWN, *HELD), plan.findings, page, one.about)
     if plan.changes:
         says = [Say(text, is_hanging=True) for text in describe_consent(plan)]
         digest = () if page.is_partial else (Say("Digest", code=plan.digest),)
@@ -62,7 +73,7 @@ def plan_outline(one: Checked, more: tuple[Block, ...] = (), trial: PlannedTrial
         yes = page.act(f"{words}{trial.words}" if trial else words)
         blocks.append(CommandBlock("To make exactly these changes:", yes))
     host = clean(page.host)
-    first = (*volatile_lines(one.volatile), *head(one, chosen=one.chosen))
+    first = (*volatile_lines(one.volatile), *make_head(one, chosen=one.chosen))
     status = status_text(why_status(plan, strict=False))
     return Document(host, f"Plan for {host}", first, (*blocks, *more), made_text(one), status)
 
@@ -84,19 +95,19 @@ def undo_report(
     """The plan of `undo`. `words` name it again (`undo RUN`), `ignore` are the rules that the next apply would redo;
     `on_paper` counts the changes that are gone already, so that only the journal has to be told; `of` names the runs.
     """
-    said = f"{counted(len(plan.changes), 'change')} to undo." if plan.changes else "nothing to undo."
+    said = f"{say_count(len(plan.changes), 'change')} to undo." if plan.changes else "nothing to undo."
     if on_paper:
         said += f" {on_paper} {'is' if on_paper == 1 else 'are'} gone already; the journal will say so."
     host = clean(page.host)
-    blocks: list[Block] = [*_stages(plan, is_undo=True), *sections((UNKNOWN, *HELD), plan.findings, page)]
+    blocks: list[Block] = [*_make_stages(plan, is_undo=True), *make_sections((UNKNOWN, *HELD), plan.findings, page)]
     if (plan.changes or on_paper) and page.can_apply:
         yes = page.act(f"{words} --yes --expect {plan.digest[:SHOWN_DIGITS]}")
         blocks.append(CommandBlock("To undo exactly this:", yes))
     blocks += still_in_force(of, page)
-    blocks += ignoring(ignore, page)
+    blocks += make_ignoring(ignore, page)
     runs = [Say(f"Of {runs_taken(of)}.")] if of and len(of.runs) > 1 else []
     head = (Say(said, "decision", name=host), *runs)
-    return rendered("hosttune undo", [Document(host, f"The way back for {host}", head, tuple(blocks))], page)
+    return render_documents("hosttune undo", [Document(host, f"The way back for {host}", head, tuple(blocks))], page)
 
 
 def runs_taken(of: UndoPlan) -> str:
@@ -111,17 +122,17 @@ def still_in_force(of: UndoPlan | None, page: Page) -> list[Section]:
         return []
     items = [
         Item(
-            text=f"{counted(one.changes, 'change')} of run {clean(one.run.id)} ({one.run.started_at[:16]} UTC): "
+            text=f"{say_count(one.changes, 'change')} of run {clean(one.run.id)} ({one.run.started_at[:16]} UTC): "
             f"{page.act(f'undo {clean(one.run.id)} --yes')}".replace("T", " ", 1)
         )
         for one in of.stays[:_MOST_RUNS]
     ]
     more = len(of.stays) - _MOST_RUNS
-    items += [Item(text=f"and {counted(more, 'earlier run')}: {page.act('history')}")] if more > 0 else []
+    items += [Item(text=f"and {say_count(more, 'earlier run')}: {page.act('history')}")] if more > 0 else []
     return [Section("Still in force, of other runs", (Items(tuple(items)),), "yellow")]
 
 
-def ignoring(rules: Iterable[str], page: Page) -> list[CommandBlock]:
+def make_ignoring(rules: Iterable[str], page: Page) -> list[CommandBlock]:
     """The line of the policy that keeps the next run from doing again what was undone."""
     names = [clean(rule) for rule in rules]
     why = f"The next apply makes these changes again, unless {clean(page.policy)} says:"
@@ -147,12 +158,12 @@ def triggers_text(stage: Stage) -> str:
 
 
 def describe_consent(plan: Plan) -> list[str]:
-    """What the yes would mean, each line a sentence; the digest that it is given for stands beside it."""
+    """What the yes would mean, each line a sentence; the digest that it is given for is beside it."""
     by_action = [("new", "create"), ("changed", "update"), ("removed", "delete")]
     kinds = [(sum(change.action.value == action for change in plan.changes), word) for word, action in by_action]
     kinds_text = ", ".join(f"{number} {word}" for number, word in kinds if number)
     risk = max(change.risk for change in plan.changes)
-    lines = [f"{counted(len(plan.changes), 'change')}: {kinds_text}. Highest risk: {risk}."]
+    lines = [f"{say_count(len(plan.changes), 'change')}: {kinds_text}. Highest risk: {risk}."]
     for change in plan.changes:
         if is_irreversible(change):
             lines.append(
@@ -165,7 +176,7 @@ def describe_consent(plan: Plan) -> list[str]:
     return lines
 
 
-def _stages(plan: Plan, *, about: Mapping[str, About] = NOTHING, is_undo: bool = False) -> list[Block]:
+def _make_stages(plan: Plan, *, about: Mapping[str, About] = NOTHING, is_undo: bool = False) -> list[Block]:
     """The stages, and in each a card for a rule."""
     blocks: list[Block] = []
     for number, stage in enumerate(plan.stages, 1):

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from hosttune.codec import FORMAT_VERSION
 from hosttune.host.cleaned import clean
-from hosttune.views.masking import masked
-from hosttune.views.terminal import columned, counted, join_words, wrapped
+from hosttune.views.masking import mask_data
+from hosttune.views.terminal import align_columns, join_words, say_count, wrap_text
 
 if TYPE_CHECKING:
     from hosttune.actions.policy_look import PlacedPolicy
@@ -31,28 +31,28 @@ def in_force(policy: Policy, said: str = "") -> str:
 def policy_text(placed: tuple[PlacedPolicy, ...], remarks: tuple[Fault, ...], page: Page) -> str:
     """The hosts with the sections that fit them, then what does nothing on any of them."""
     first = placed[0].policy
-    sections = f"{counted(len(first.sections), 'section')} for hosts" if first.sections else "no sections for hosts"
+    sections = f"{say_count(len(first.sections), 'section')} for hosts" if first.sections else "no sections for hosts"
     lines = [page.screen.paint(clean(first.source), "bold") + f": no faults, {sections}.", ""]
-    lines += columned([(clean(one.name), _held(one)) for one in placed], page.screen, indent=2)
+    lines += align_columns([(clean(one.name), _describe_held(one)) for one in placed], page.screen, indent=2)
     if remarks:
         lines += ["", page.screen.paint("Nothing comes of", "bold", "yellow") + f" ({len(remarks)})"]
     for fault in remarks:
-        lines += wrapped(clean(f"{fault.where}: {fault.message}"), page.screen.columns, first="  ", rest="    ")
-        lines += wrapped(f"hint: {clean(fault.hint)}", page.screen.columns, first="    ") if fault.hint else []
+        lines += wrap_text(clean(f"{fault.where}: {fault.message}"), page.screen.columns, first="  ", rest="    ")
+        lines += wrap_text(f"hint: {clean(fault.hint)}", page.screen.columns, first="    ") if fault.hint else []
     return "\n".join(lines) + "\n"
 
 
-def _held(one: PlacedPolicy) -> str:
+def _describe_held(one: PlacedPolicy) -> str:
     """What holds on one host."""
     fitting = [clean(section.pattern) for section in one.policy.sections if section.fits]
     parts = [f"{'section' if len(fitting) == 1 else 'sections'} {join_words(fitting)}"] if fitting else []
     parts += ["no section"] if one.policy.sections and not fitting else []
-    return ", ".join([*parts, f"profile {clean(one.policy.profile)}", counted(one.rules, "rule")])
+    return ", ".join([*parts, f"profile {clean(one.policy.profile)}", say_count(one.rules, "rule")])
 
 
 def policy_json(placed: tuple[PlacedPolicy, ...], remarks: tuple[Fault, ...]) -> dict[str, Any]:
     """The same for programs; a line is 0 where it is not known."""
-    data: dict[str, Any] = masked({
+    data: dict[str, Any] = mask_data({
         "format_version": FORMAT_VERSION,
         "policy": placed[0].policy.source,
         "hosts": [

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.engine.plan import waits_for_reboot
 from hosttune.host.cleaned import clean
-from hosttune.views.summary import STANDINGS, standing, worst
+from hosttune.views.summary import STANDINGS, find_worst, name_standing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -39,35 +39,35 @@ def check_prometheus(hosts: tuple[Checked, ...]) -> str:
     rows: list[tuple[str, Mapping[str, str], int]] = []
     for one in hosts:
         host = {"host": clean(one.page.host)} if len(hosts) > 1 else {}
-        rows += [(name, {**host, **labels}, value) for name, labels, value in _samples(one)]
-    return metrics(CHECK_METRICS, rows)
+        rows += [(name, {**host, **labels}, value) for name, labels, value in _list_samples(one)]
+    return render_metrics(CHECK_METRICS, rows)
 
 
-def metrics(helps: Mapping[str, str], rows: Iterable[tuple[str, Mapping[str, str], int]]) -> str:
+def render_metrics(helps: Mapping[str, str], rows: Iterable[tuple[str, Mapping[str, str], int]]) -> str:
     """Samples (name, labels, value) as text, those of one metric together under its HELP."""
     samples: dict[str, list[str]] = {name: [] for name in helps}
     for name, labels, value in rows:
-        samples[name].append(f"{name}{_labels(labels)} {value}")
+        samples[name].append(f"{name}{_format_labels(labels)} {value}")
     return "".join(
         f"# HELP {name} {text}\n# TYPE {name} gauge\n" + "".join(f"{line}\n" for line in samples[name])
         for name, text in helps.items()
     )
 
 
-def _samples(one: Checked) -> Iterator[tuple[str, dict[str, str], int]]:
+def _list_samples(one: Checked) -> Iterator[tuple[str, dict[str, str], int]]:
     plan = one.plan
     yield "hosttune_check_info", {"version": plan.tool_version, "profile": clean(one.profile)}, 1
     if one.machine:
         yield "hosttune_machine_info", {name.lower(): clean(words) for name, words in one.machine.items()}, 1
     yield "hosttune_check_timestamp_seconds", {}, int(datetime.fromisoformat(plan.created_at).timestamp())
-    numbers = Counter(standing(finding) for finding in plan.findings)
+    numbers = Counter(name_standing(finding) for finding in plan.findings)
     for name in STANDINGS:
         yield "hosttune_findings", {"verdict": name}, numbers[name]
     rules: dict[str, list[Finding]] = {}
     for finding in plan.findings:
         rules.setdefault(finding.rule, []).append(finding)
     for rule, own in sorted(rules.items()):
-        yield "hosttune_rule_status", {"rule": clean(rule), "verdict": standing(worst(own))}, 1
+        yield "hosttune_rule_status", {"rule": clean(rule), "verdict": name_standing(find_worst(own))}, 1
     yield "hosttune_changes", {}, len(plan.changes)
     is_blocked = any(finding.blocks_reboot for finding in plan.findings)
     yield "hosttune_reboot_required", {}, int(any(map(waits_for_reboot, plan.findings)) and not is_blocked)
@@ -76,9 +76,9 @@ def _samples(one: Checked) -> Iterator[tuple[str, dict[str, str], int]]:
     yield "hosttune_reboot_blocked", {}, int(is_blocked)
 
 
-def _labels(labels: Mapping[str, str]) -> str:
-    return "{" + ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items()) + "}" if labels else ""
+def _format_labels(labels: Mapping[str, str]) -> str:
+    return "{" + ",".join(f'{name}="{_escape_value(value)}"' for name, value in labels.items()) + "}" if labels else ""
 
 
-def _escaped(value: str) -> str:
+def _escape_value(value: str) -> str:
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

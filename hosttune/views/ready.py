@@ -1,4 +1,4 @@
-"""`hosttune ready` and `hosttune status`: where a host stands between its boot and its first job."""
+"""`hosttune ready` and `hosttune status`: where a host is between its boot and its first job."""
 
 from __future__ import annotations
 

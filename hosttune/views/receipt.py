@@ -10,12 +10,12 @@ from hosttune.resources import describe_place
 from hosttune.values import Phase
 from hosttune.verdict_words import STATES
 from hosttune.views.change import diff_of
-from hosttune.views.document import CommandBlock, Document, Item, Items, Lines, Say, Section, rendered
-from hosttune.views.findings import FAULTS, HELD, UNKNOWN, sections, todo_items
-from hosttune.views.plan import ignoring, more_of, runs_taken, still_in_force, volatile_lines
+from hosttune.views.document import CommandBlock, Document, Item, Items, Lines, Say, Section, render_documents
+from hosttune.views.findings import FAULTS, HELD, UNKNOWN, make_sections, todo_items
+from hosttune.views.plan import make_ignoring, more_of, runs_taken, still_in_force, volatile_lines
 from hosttune.views.report import faults_text, status_text
 from hosttune.views.summary import is_irreversible
-from hosttune.views.terminal import counted
+from hosttune.views.terminal import say_count
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -52,11 +52,11 @@ def receipt_report(
     done = [o for o in receipt.outcomes if o.phase is Phase.DONE and o not in back]
     standing = [o for o in done if o.change.address not in {one.change.address for one in back}]
     host = clean(page.host)
-    head = [_verdict(receipt, host, "undone" if is_undo else "made", len(standing))]
+    head = [_make_verdict(receipt, host, "undone" if is_undo else "made", len(standing))]
     if trial and not receipt.outcomes:
         head = [Say("nothing is changed for good before it is confirmed.", "decision", host, "green")]
     if on_paper:
-        gone = f"{counted(on_paper, 'change was', 'changes were')} gone already, and recorded as undone."
+        gone = f"{say_count(on_paper, 'change was', 'changes were')} gone already, and recorded as undone."
         alone = Say(f"nothing touched: {gone}", "decision", host, "green")
         head = [*head, Say(gone)] if receipt.outcomes else [alone]
     taken = f", of {runs_taken(of)}" if of and of.runs else ""
@@ -65,27 +65,27 @@ def receipt_report(
     head += [Say(clean(chosen))] if chosen else []
     head = [*volatile_lines(volatile), *head]
     blocks: list[Block] = [
-        *_list("Failed", (_failure(outcome, page) for outcome in receipt.failed), "red"),
-        *_list("Done", map(_title, standing)),
-        *_list("Rolled back, because another change of the rule failed", map(_title, back)),
+        *_list("Failed", (_make_failure(outcome, page) for outcome in receipt.failed), "red"),
+        *_list("Done", map(_make_title, standing)),
+        *_list("Rolled back, because another change of the rule failed", map(_make_title, back)),
         *_list("Not begun", (Item(diff_of(one, is_short=True).title, look="code") for one in receipt.left), "yellow"),
-        *_list(STATES["waits"].heading, map(_sentence, receipt.waiting), "yellow"),
-        *_list("Needs a reboot", map(_sentence, receipt.reboot_reasons), "yellow"),
-        *_list("No reboot before this is solved", map(_sentence, receipt.reboot_obstacles), "red"),
-        *sections((FAULTS,), receipt.faults, page),
-        *_list("Stays", map(_sentence, receipt.stays), "yellow"),
-        *sections((UNKNOWN, *HELD), left, page),
+        *_list(STATES["waits"].heading, map(_make_sentence, receipt.waiting), "yellow"),
+        *_list("Needs a reboot", map(_make_sentence, receipt.reboot_reasons), "yellow"),
+        *_list("No reboot before this is solved", map(_make_sentence, receipt.reboot_obstacles), "red"),
+        *make_sections((FAULTS,), receipt.faults, page),
+        *_list("Stays", map(_make_sentence, receipt.stays), "yellow"),
+        *make_sections((UNKNOWN, *HELD), left, page),
         *trial,
         *([CommandBlock("To go on with it:", page.act(f"{words} --yes"))] if receipt.stopped and not trial else []),
         *([] if is_undo or trial else _way_back(receipt, standing, page)),
         *still_in_force(of, page),
-        *ignoring(ignore, page),
+        *make_ignoring(ignore, page),
     ]
     command = "undo" if is_undo else "apply"
     document = Document(
         host, f"Receipt of {command} on {host}", tuple(head), tuple(blocks), status=status_text(why_status)
     )
-    return rendered(f"hosttune {command}", [document], page)
+    return render_documents(f"hosttune {command}", [document], page)
 
 
 def _way_back(receipt: Receipt, standing: list[Outcome], page: Page) -> list[Block]:
@@ -114,21 +114,21 @@ def _taken_back(receipt: Receipt) -> list[Outcome]:
     return back
 
 
-def _verdict(receipt: Receipt, host: str, made: str, done: int) -> Say:
+def _make_verdict(receipt: Receipt, host: str, made: str, done: int) -> Say:
     total = len({outcome.change.address for outcome in receipt.outcomes})
     if receipt.stopped:
         left = f", {len(receipt.left)} not begun" if receipt.left else ", and what follows them waits"
         failed = f", {len(receipt.failed)} failed" if receipt.failed else ""
-        words, style = f"stopped by {receipt.stopped}: {counted(done, 'change')} {made}{failed}{left}.", "red"
+        words, style = f"stopped by {receipt.stopped}: {say_count(done, 'change')} {made}{failed}{left}.", "red"
     elif not total:
         words, style = "nothing to do, nothing touched.", "green"
     elif receipt.failed:
-        words, style = f"{len(receipt.failed)} of {counted(total, 'change')} failed, {done} {made}.", "red"
+        words, style = f"{len(receipt.failed)} of {say_count(total, 'change')} failed, {done} {made}.", "red"
     elif receipt.verified:
         every = {1: "the change is", 2: "both changes are"}.get(total, f"all {total} changes are")
         words, style = f"{every} {made} and read back.", "green"
     else:
-        words, style = f"{counted(total, 'change')} {made}, but not all read back as planned.", "red"
+        words, style = f"{say_count(total, 'change')} {made}, but not all read back as planned.", "red"
     if still := faults_text(receipt.faults):
         words, style = f"{still}; {words}", "red"
     return Say(words, "decision", host, style)
@@ -139,15 +139,15 @@ def _list(title: str, items: Iterable[Item], style: str = "") -> list[Section]:
     return [Section(title, (Items(found),), style)] if found else []
 
 
-def _title(outcome: Outcome) -> Item:
+def _make_title(outcome: Outcome) -> Item:
     return Item(diff_of(outcome.change, is_short=True).title, look="code")
 
 
-def _failure(outcome: Outcome, page: Page) -> Item:
+def _make_failure(outcome: Outcome, page: Page) -> Item:
     errors = [Item(text=clean(line)) for line in (outcome.error or "no reason given").splitlines()]
     todo = todo_items(page.steps(outcome.hint))
-    return replace(_title(outcome), items=(*errors, *todo))
+    return replace(_make_title(outcome), items=(*errors, *todo))
 
 
-def _sentence(text: str) -> Item:
+def _make_sentence(text: str) -> Item:
     return Item(text=clean(text))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.host.cleaned import clean
 from hosttune.values import NOT_RECORDED, NotRecorded
-from hosttune.views.terminal import counted, join_words
+from hosttune.views.terminal import join_words, say_count
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -49,7 +49,7 @@ def gaps_text(reasons: Iterable[str], rules: Iterable[str], page: Page) -> str:
             "To judge the rest, record that host: sudo hosttune record FILE"
         )
     return (
-        f"This record (hosttune {clean(page.record)}) lacks at least {counted(len(answers), 'answer')} that this "
+        f"This record (hosttune {clean(page.record)}) lacks at least {say_count(len(answers), 'answer')} that this "
         f"version asks for ({named}): record the host again: sudo hosttune record FILE"
         + (f". Unknown for that: {unknown}" if unknown else "")
     )

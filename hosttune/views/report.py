@@ -12,12 +12,21 @@ from hosttune.engine.plan import reboot_blockers, waits_for_reboot
 from hosttune.host.cleaned import clean
 from hosttune.values import Activation, Verdict
 from hosttune.verdict_words import STATES
-from hosttune.views.document import Document, Item, Items, Matrix, Say, Steps, Warnings, rendered
-from hosttune.views.findings import ADVICE, ALL, FAULTS, LISTED, WAIVED, WORST_FIRST, sections
-from hosttune.views.masking import masked
-from hosttune.views.summary import WAITS, counts, exit_status, is_fault, reach_text, rules_in, summarize, why_status
-from hosttune.views.terminal import counted, join_words
-from hosttune.views.text import ONE_SCREEN, text
+from hosttune.views.document import Document, Item, Items, Matrix, Say, Steps, Warnings, render_documents
+from hosttune.views.findings import ADVICE, ALL, FAULTS, LISTED, WAIVED, WORST_FIRST, make_sections
+from hosttune.views.masking import mask_data
+from hosttune.views.summary import (
+    WAITS,
+    counts_for_status,
+    exit_status,
+    is_fault,
+    reach_text,
+    rules_in,
+    summarize,
+    why_status,
+)
+from hosttune.views.terminal import join_words, say_count
+from hosttune.views.text import ONE_SCREEN, render_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -37,17 +46,17 @@ def check_report(hosts: tuple[Checked, ...], *, strict: bool = False) -> str:
     What is ok, or not applicable, is counted where it cannot be folded away. Where nothing differs, a
     terminal counts what is waived and advice, too, as far as they go beyond its screen; a pipe gets all of it.
     """
-    hosts = tuple(sorted(hosts, key=_badness))
+    hosts = tuple(sorted(hosts, key=_rank_badness))
     documents = [_on_screen(one, strict=strict) for one in hosts]
-    return rendered("hosttune check", documents, hosts[0].page, is_filtered=True, summary=_matrix(hosts))
+    return render_documents("hosttune check", documents, hosts[0].page, is_filtered=True, summary=_make_matrix(hosts))
 
 
-def _badness(one: Checked) -> tuple[int, ...]:
+def _rank_badness(one: Checked) -> tuple[int, ...]:
     """By which hosts are in order, the worst first: by how many rules find what costs most."""
     return tuple(-rules_in(filter(group.holds, one.plan.findings)) for group in WORST_FIRST)
 
 
-def _matrix(hosts: tuple[Checked, ...]) -> tuple[Block, ...]:
+def _make_matrix(hosts: tuple[Checked, ...]) -> tuple[Block, ...]:
     """The hosts by the rules that say something of one of them."""
     if len(hosts) < 2:
         return ()
@@ -75,7 +84,7 @@ def _on_screen(one: Checked, *, strict: bool) -> Document:
         most = sum(ADVICE.holds(finding) or WAIVED.holds(finding) for finding in one.plan.findings)
 
     def fits(folded: int) -> bool:
-        return text(check_outline(one, folded, strict=strict), one.page.screen).count("\n") <= ONE_SCREEN
+        return render_text(check_outline(one, folded, strict=strict), one.page.screen).count("\n") <= ONE_SCREEN
 
     folded = 0 if not most or fits(0) else 1 + bisect_left(range(1, most), True, key=fits)
     return check_outline(one, folded, strict=strict)
@@ -91,17 +100,19 @@ def check_outline(one: Checked, folded: int = 0, *, strict: bool = False) -> Doc
     told = [finding for finding in plan.findings if id(finding) not in hidden]
     blocks: list[Block] = []
     if page.is_terse and page.screen.is_terminal and any(map(is_fault, told)):
-        blocks += [*sections((FAULTS,), told, page, one.about), *_named(told)]
+        blocks += [*make_sections((FAULTS,), told, page, one.about), *_list_named(told)]
     else:
-        blocks += sections(ALL if page.is_whole else LISTED, told, page, one.about)
-    if not page.is_whole and (quiet := _counted(plan, page, hidden)):
+        blocks += make_sections(ALL if page.is_whole else LISTED, told, page, one.about)
+    if not page.is_whole and (quiet := _count_rest(plan, page, hidden)):
         blocks.append(Say(quiet))
     if chosen := (one.chosen if page.is_verbose else "") or one.proposal:
         blocks.append(Say(clean(chosen), is_hanging=True))
     if steps := next_steps(one):
         blocks.append(Steps("Next", tuple(steps)))
     host = clean(page.host)
-    return Document(host, host, head(one), tuple(blocks), made_text(one), status_text(why_status(plan, strict=strict)))
+    return Document(
+        host, host, make_head(one), tuple(blocks), made_text(one), status_text(why_status(plan, strict=strict))
+    )
 
 
 def status_text(why: str) -> str:
@@ -109,7 +120,7 @@ def status_text(why: str) -> str:
     return f"Exit status 1: {why}." if why else ""
 
 
-def _named(findings: Iterable[Finding]) -> list[Items]:
+def _list_named(findings: Iterable[Finding]) -> list[Items]:
     """A line for each group except faults: how many rules, and which."""
     every = tuple(findings)
     found = [(STATES[group.state].label, [clean(one.rule) for one in every if group.holds(one)]) for group in LISTED]
@@ -151,7 +162,7 @@ def check_json(one: Checked, *, timings: bool = False) -> dict[str, Any]:
         body["inventory"] = to_json(one.inventory)
     if timings:
         body["timings"] = [{"name": name, "seconds": round(seconds, 6)} for name, seconds in one.timings]
-    checked: dict[str, Any] = masked(body)
+    checked: dict[str, Any] = mask_data(body)
     return checked
 
 
@@ -164,15 +175,15 @@ _MOST_FAULTS = 3  # of which the next command is named
 _TRY_IT = "see whether its own manual agrees before you change anything"
 
 
-def head(one: Checked, *, chosen: str = "") -> tuple[Block, ...]:
+def make_head(one: Checked, *, chosen: str = "") -> tuple[Block, ...]:
     """What the host is, what must be known first, and what would happen now and later, what cannot be undone, and how
-    much is somebody else's to decide; `chosen` says which profile that is of.
+    much is someone else's to decide; `chosen` says which profile that is of.
     """
     machine = (Say(one.machine_text, "machine", is_hanging=True),) if one.machine else ()
     decision = Say(decision_text(one.plan), "decision", name=clean(one.page.host))
     rules = {finding.rule for finding in one.plan.findings if finding.verdict is not Verdict.NOT_APPLICABLE}
     said = filter(None, (reach_text(rules), clean(chosen)))
-    return (*machine, *warnings(one), decision, *map(Say, said))
+    return (*machine, *make_warnings(one), decision, *map(Say, said))
 
 
 def made_text(one: Checked) -> str:
@@ -185,17 +196,17 @@ def decision_text(plan: Plan) -> str:
     """The decision in sentences, without the name of the host."""
     summary = summarize(plan)
     faults = [f"{text};" for text in [faults_text(plan.findings)] if text]
-    now = f"{counted(summary.changes_now, 'change')} now" if summary.changes_now else "nothing to change now"
+    now = f"{say_count(summary.changes_now, 'change')} now" if summary.changes_now else "nothing to change now"
     rest = ((summary.unknown, "unknown"), (summary.deferred, "deferred"))
     at_boot = sum(change.activation is Activation.REBOOT for change in plan.changes)
     if at_boot:
         verb = "takes" if at_boot == 1 else "take"
         now += f" ({at_boot if at_boot < summary.changes_now else 'which'} {verb} effect at the next reboot)"
-    parts = [now, *_numbers((summary.after_drain, "waiting for GPU work"))]
-    parts += _numbers((summary.after_reboot - at_boot, "waiting for reboot"), (summary.waiting, "waiting"))
+    parts = [now, *_list_numbers((summary.after_drain, "waiting for GPU work"))]
+    parts += _list_numbers((summary.after_reboot - at_boot, "waiting for reboot"), (summary.waiting, "waiting"))
     parts += [f"{number} {STATES[state].said}" for number, state in rest if number]
     undo = f"{summary.irreversible} cannot be undone." if summary.irreversible else "All can be undone."
-    aside = _numbers(
+    aside = _list_numbers(
         (summary.owned, "managed elsewhere"),
         (summary.needs_leave, "beyond what the policy allows"),
         (summary.refused, STATES["refused"].said),
@@ -216,14 +227,14 @@ def faults_text(findings: Iterable[Finding]) -> str:
     waiting = [rule for rule, own in rules.items() if all(map(waits_for_reboot, own))]
     others = join_words([rule for rule in rules if rule not in waiting])
     waits = f"{join_words(waiting)} waiting for reboot" if waiting else ""
-    return f"{counted(len(rules), 'fault')} ({', and '.join(filter(None, (others, waits)))})"
+    return f"{say_count(len(rules), 'fault')} ({', and '.join(filter(None, (others, waits)))})"
 
 
-def _numbers(*numbers: tuple[int, str]) -> list[str]:
+def _list_numbers(*numbers: tuple[int, str]) -> list[str]:
     return [f"{number} {words}" for number, words in numbers if number]
 
 
-def warnings(one: Checked) -> list[Warnings]:
+def make_warnings(one: Checked) -> list[Warnings]:
     """The warnings, where there are any."""
     texts = warning_texts(one)
     return [Warnings(tuple(texts))] if texts else []
@@ -242,11 +253,11 @@ def quiet_text(summary: Summary, waived: int = 0) -> str:
     return join_words([f"{number} {STATES[state].said}" for number, state in counts if number])
 
 
-def _counted(plan: Plan, page: Page, hidden: set[int]) -> str:
+def _count_rest(plan: Plan, page: Page, hidden: set[int]) -> str:
     """What is only counted: the `hidden` findings by their ids, and all that is well."""
     folded = [finding for finding in plan.findings if id(finding) in hidden]
     advice, waived = (rules_in(filter(group.holds, folded)) for group in (ADVICE, WAIVED))
-    parts = [f"Advice of {counted(advice, 'more rule')}"] if advice else []
+    parts = [f"Advice of {say_count(advice, 'more rule')}"] if advice else []
     parts += [quiet] if (quiet := quiet_text(summarize(plan), waived)) else []
     return f"{'; '.join(parts)}{' (-v lists them)' if page.is_terse else ''}." if parts else ""
 
@@ -263,7 +274,11 @@ def next_steps(one: Checked) -> list[tuple[str, str]]:
     if judge(plan.findings, one.drains).fitness >= Fitness.IMPAIRED:
         steps.append((page.look("health"), "says whether this node may take jobs"))
     faults = {finding.rule: finding for finding in reversed(plan.findings) if is_fault(finding)}
-    own = [finding for finding in plan.findings if counts(finding, strict=False) and finding.hold.kind not in WAITS]
+    own = [
+        finding
+        for finding in plan.findings
+        if counts_for_status(finding, strict=False) and finding.hold.kind not in WAITS
+    ]
     steps += [
         (page.todo(f"hosttune explain {quoting.quote(finding.rule)}"), "says why, and what to do")
         for finding in list(reversed(faults.values()))[:_MOST_FAULTS] or own[:1]

@@ -49,13 +49,13 @@ def told_wishes(rule: Rule, wording: Wording, wishes: tuple[Wish, ...] = ()) -> 
 
 
 def _told_in_general(rule: Rule, spec: WishSpec, wording: Wording) -> Wish:
-    def said(value: Written) -> Any:
+    def render_value(value: Written) -> Any:
         if isinstance(value, Literal):
             return value.value
         if isinstance(value, Record):
-            return {name: said(one) for name, one in value.values.items()}
+            return {name: render_value(one) for name, one in value.values.items()}
         if isinstance(value, Listing):
-            return tuple(said(one) for one in value.values)
+            return tuple(render_value(one) for one in value.values)
         return wording.text(value)
 
     def field(name: str, value: Any) -> Any:
@@ -63,10 +63,10 @@ def _told_in_general(rule: Rule, spec: WishSpec, wording: Wording) -> Wish:
         is_item = isinstance(value, str) and wish_kinds()[spec.kind].fields[name].type is list
         return (value,) if is_item else value
 
-    name = said(spec.name)
+    name = render_value(spec.name)
     words = name.replace(",", " ").split() if isinstance(name, str) else name
-    bounds = tuple(Bound(operator, said(value)) for operator, value in spec.bounds)
-    fields = {key: field(key, said(one)) for key, one in spec.fields.items() if key not in _HERE_ALONE}
+    bounds = tuple(Bound(operator, render_value(value)) for operator, value in spec.bounds)
+    fields = {key: field(key, render_value(one)) for key, one in spec.fields.items() if key not in _HERE_ALONE}
     return Wish(spec.kind, " ".join(words), rule.id, "", fields, bounds)
 
 
@@ -89,7 +89,7 @@ def _in_general(wishes: tuple[Wish, ...]) -> list[Change]:
 
 
 def _without_choices(wish: Wish) -> Wish:
-    """`this or that`, which nobody can type, as a word in capitals: what there is to choose stands under Wants."""
+    """`this or that`, which no one can type, as a word in capitals: what there is to choose is under Wants."""
     name = wish.kind.rpartition("-")[2].upper() if _OR in wish.name else wish.name
     bounds = tuple(Bound(one.operator, "VALUE") if _OR in str(one.value) else one for one in wish.bounds)
     fields = {key: key.upper() if isinstance(one, str) and _OR in one else one for key, one in wish.fields.items()}
@@ -182,10 +182,10 @@ def param_text(param: Param) -> str:
     limits = [f"from {param.minimum}"] if param.minimum is not None else []
     limits += [f"to {param.maximum}"] if param.maximum is not None else []
     limits += [f"one of {', '.join(map(str, param.choices))}"] if param.choices else []
-    return f"{param.help} ({', '.join([param.type, *limits, f'default {plain(param.default)}'])})"
+    return f"{param.help} ({', '.join([param.type, *limits, f'default {format_plain(param.default)}'])})"
 
 
-def plain(value: Any) -> str:
+def format_plain(value: Any) -> str:
     return (", ".join(map(str, value)) or "none") if isinstance(value, (list, tuple)) else str(value) or "empty"
 
 

@@ -8,7 +8,7 @@ from hosttune.codec import FORMAT_VERSION, to_json
 from hosttune.engine.rule import Status
 from hosttune.host.cleaned import clean
 from hosttune.verdict_words import KINDS
-from hosttune.views.terminal import columned, counted, wrapped
+from hosttune.views.terminal import align_columns, say_count, wrap_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,12 +24,13 @@ def rules_text(rules: Iterable[Rule], selected: frozenset[str], page: Page) -> s
     """All rules, those that the policy selects marked with `*`."""
     listed = list(rules)
     rows = [
-        ("*" if rule.id in selected else "", rule.id, _kind(rule), str(rule.risk), clean(rule.title)) for rule in listed
+        ("*" if rule.id in selected else "", rule.id, _describe_kind(rule), str(rule.risk), clean(rule.title))
+        for rule in listed
     ]
     chosen = sum(rule.id in selected for rule in listed)
-    lines = columned([("", "rule", "kind", "risk", "title"), *rows], page.screen)
+    lines = align_columns([("", "rule", "kind", "risk", "title"), *rows], page.screen)
     lines[0] = page.screen.paint(lines[0], "dim")
-    return "\n".join([*lines, "", f"{counted(len(listed), 'rule')}, {chosen} selected here (*)."]) + "\n"
+    return "\n".join([*lines, "", f"{say_count(len(listed), 'rule')}, {chosen} selected here (*)."]) + "\n"
 
 
 def rules_json(rules: Iterable[Rule], selected: frozenset[str]) -> dict[str, Any]:
@@ -56,7 +57,7 @@ def rules_json(rules: Iterable[Rule], selected: frozenset[str]) -> dict[str, Any
 
 def profiles_text(catalog: Catalog, chosen: str, page: Page) -> str:
     """All profiles, each with what it adds to the one that it extends; the one in force is marked."""
-    blocks = [_profile(profile, profile.id == chosen, page) for profile in catalog.profiles.values()]
+    blocks = [_render_profile(profile, profile.id == chosen, page) for profile in catalog.profiles.values()]
     return "\n\n".join("\n".join(block) for block in blocks) + "\n"
 
 
@@ -83,30 +84,30 @@ def profiles_json(catalog: Catalog, chosen: str) -> dict[str, Any]:
 def faults_text(number: int, faults: list[Fault]) -> str:
     """The faults of rule files, a line each with its hint, or the word that there is none."""
     lines = [line for fault in faults for line in map(clean, str(fault).splitlines())]
-    found = f"{counted(len(faults), 'fault')} in" if faults else "No faults in"
-    return "\n".join([*lines, *([""] if lines else []), f"{found} {counted(number, 'rule file')}."]) + "\n"
+    found = f"{say_count(len(faults), 'fault')} in" if faults else "No faults in"
+    return "\n".join([*lines, *([""] if lines else []), f"{found} {say_count(number, 'rule file')}."]) + "\n"
 
 
 def faults_json(number: int, faults: list[Fault]) -> dict[str, Any]:
     return {"format_version": FORMAT_VERSION, "files": number, "faults": to_json(faults)}
 
 
-def _profile(profile: Profile, is_chosen: bool, page: Page) -> list[str]:  # noqa: FBT001 - called in one place
+def _render_profile(profile: Profile, is_chosen: bool, page: Page) -> list[str]:  # noqa: FBT001 - called in one place
     mark = ", chosen here" if is_chosen else ""
     lines = [page.screen.paint(profile.id, "bold") + f"{mark}: {clean(profile.title)}"]
-    lines += wrapped(clean(" ".join(profile.why.split())), page.screen.columns, first="  ", rest="  ")
+    lines += wrap_text(clean(" ".join(profile.why.split())), page.screen.columns, first="  ", rest="  ")
     for label, entries in (("adds", profile.added), ("leaves out", profile.left_out)):
         names = ", ".join(entries)
         verb = f"{label}: " if profile.extends else "rules: "
-        lines += wrapped(names, page.screen.columns, first=f"  {verb}", rest="    ") if names else []
+        lines += wrap_text(names, page.screen.columns, first=f"  {verb}", rest="    ") if names else []
     settings = [f"{rule}: {name} {value}" for rule, own in profile.own_params.items() for name, value in own.items()]
-    lines += wrapped(", ".join(settings), page.screen.columns, first="  sets: ", rest="    ") if settings else []
+    lines += wrap_text(", ".join(settings), page.screen.columns, first="  sets: ", rest="    ") if settings else []
     if profile.extends:
-        lines.append(f"  extends {profile.extends}; {counted(len(profile.rules), 'rule')} in all")
+        lines.append(f"  extends {profile.extends}; {say_count(len(profile.rules), 'rule')} in all")
     return lines
 
 
-def _kind(rule: Rule) -> str:
+def _describe_kind(rule: Rule) -> str:
     return kind_text(rule) if rule.status is Status.STABLE else f"{kind_text(rule)} ({rule.status})"
 
 
@@ -115,5 +116,5 @@ def kind_text(rule: Rule) -> str:
 
 
 def verb_of(rule: Rule) -> str:
-    """The kind of a rule: whether it changes the host when somebody says yes."""
+    """The kind of a rule: whether it changes the host when someone says yes."""
     return "wants" if rule.want else "advises"

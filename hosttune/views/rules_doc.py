@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from hosttune.views.document import Medium
 from hosttune.views.explain import Explained, explain_outline, profiles_of
-from hosttune.views.markdown import cell, markdown, table_lines
+from hosttune.views.markdown import make_cell, render_markdown, table_lines
 from hosttune.views.page import Page
 from hosttune.views.rules import kind_text
-from hosttune.views.terminal import counted
+from hosttune.views.terminal import say_count
 from hosttune.views.wording import Wording
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def rules_index(catalog: Catalog) -> str:
     domains: dict[str, list[Rule]] = {}
     for rule in catalog.rules.values():
         domains.setdefault(rule.domain, []).append(rule)
-    lines += ["", "## Index", "", f"{counted(len(catalog.rules), 'rule')}.", ""]
+    lines += ["", "## Index", "", f"{say_count(len(catalog.rules), 'rule')}.", ""]
     for domain, rules in domains.items():
         lines += [f"### {domain}", "", *table_lines(("rule", "kind", "risk", "what"), map(_rule_cells, rules)), ""]
     return "\n".join(lines).rstrip() + "\n"
@@ -49,13 +49,13 @@ def rules_index(catalog: Catalog) -> str:
 def rule_document(rule: Rule, catalog: Catalog) -> str:
     """The page about one rule: what `explain` says without a host."""
     outline = explain_outline(Explained(rule, Wording(rule.defaults), profiles_of(rule, catalog)), _PAGE)
-    return markdown(rule.id, [replace(outline, title="")]) + _FOOT
+    return render_markdown(rule.id, [replace(outline, title="")]) + _FOOT
 
 
 def _profile_cells(profile: Profile) -> tuple[str, ...]:
-    return f"`{profile.id}`", cell(profile.title), profile.extends or "-", str(len(profile.rules))
+    return f"`{profile.id}`", make_cell(profile.title), profile.extends or "-", str(len(profile.rules))
 
 
 def _rule_cells(rule: Rule) -> tuple[str, ...]:
     name = f'<a id="{rule.id}"></a>[{rule.id}]({PAGES}/{rule.id}.md)'
-    return name, kind_text(rule), str(rule.risk), cell(rule.title)
+    return name, kind_text(rule), str(rule.risk), make_cell(rule.title)

@@ -36,7 +36,7 @@ class Summary:
     waiting: int  # rules that wait for something else: a remount, a new session
     needs_leave: int  # rules above max_risk or disturb
     irreversible: int  # changes that cannot be undone
-    owned: int  # rules where somebody else decides
+    owned: int  # rules where someone else decides
     owners: tuple[str, ...]
     refused: int  # rules that cannot be acted on safely
     unknown: int  # rules of which something could not be told, however many their subjects
@@ -70,18 +70,18 @@ def summarize(plan: Plan) -> Summary:
         owned=rules_in(owned),
         owners=tuple(dict.fromkeys(finding.hold.detail for finding in owned if finding.hold.detail)),
         refused=_count(held, *NOT_SAFE),
-        unknown=_of(free, Verdict.UNKNOWN),
-        advice=_of(free, Verdict.ADVICE),
+        unknown=_count_verdict(free, Verdict.UNKNOWN),
+        advice=_count_verdict(free, Verdict.ADVICE),
         deferred=_count(held, HoldKind.DEFERRED),
         waived=_count(held, HoldKind.WAIVED),
         orphaned=_count(held, HoldKind.ORPHANED),
-        ok=_of(free, Verdict.OK),
-        not_applicable=_of(free, Verdict.NOT_APPLICABLE),
+        ok=_count_verdict(free, Verdict.OK),
+        not_applicable=_count_verdict(free, Verdict.NOT_APPLICABLE),
     )
 
 
-ASIDE = frozenset({HoldKind.DEFERRED, HoldKind.WAIVED, HoldKind.ORPHANED})  # nobody's alarm
-# the worst first; the verdicts, and what makes one nobody's alarm
+ASIDE = frozenset({HoldKind.DEFERRED, HoldKind.WAIVED, HoldKind.ORPHANED})  # no one's alarm
+# the worst first; the verdicts, and what makes one no one's alarm
 FAULT = "fault"
 STANDINGS = (
     FAULT, Verdict.DIFFERS.value, Verdict.UNKNOWN.value, Verdict.ADVICE.value, HoldKind.DEFERRED.value,
@@ -89,7 +89,7 @@ STANDINGS = (
 )  # fmt: skip
 
 
-def standing(finding: Finding) -> str:
+def name_standing(finding: Finding) -> str:
     """The verdict of a finding, or `fault`, `deferred`, `waived` or `orphaned`: one of STANDINGS."""
     if finding.hold.kind in ASIDE:
         return finding.hold.kind.value
@@ -97,22 +97,22 @@ def standing(finding: Finding) -> str:
 
 
 def is_fault(finding: Finding) -> bool:
-    """Whether it says that this machine does not do its work, now or after the next boot, and nobody accepted that."""
-    return standing(finding) == FAULT
+    """Whether it says that this machine does not do its work, now or after the next boot, and no one accepted that."""
+    return name_standing(finding) == FAULT
 
 
-def worst(findings: Iterable[Finding]) -> Finding:
+def find_worst(findings: Iterable[Finding]) -> Finding:
     """The finding that a rule with several subjects is judged by."""
-    return min(findings, key=lambda finding: STANDINGS.index(standing(finding)))
+    return min(findings, key=lambda finding: STANDINGS.index(name_standing(finding)))
 
 
 def is_irreversible(change: Change) -> bool:
     return change.reversible.startswith("no")
 
 
-def counts(finding: Finding, *, strict: bool) -> bool:
+def counts_for_status(finding: Finding, *, strict: bool) -> bool:
     """Whether a finding makes the exit status 1: a selected rule differs, finds a fault, is unknown or waits, and
-    nobody waived it, or a waiver expired. What is deferred to the machine that runs an image does not: nobody can tell
+    no one waived it, or a waiver expired. What is deferred to the machine that runs an image does not: no one can tell
     it before.
     """
     if finding.hold.kind in ASIDE:
@@ -132,7 +132,7 @@ def exit_status(plan: Plan, *, strict: bool) -> int:
 
 def why_status(plan: Plan, *, strict: bool) -> str:
     """Why `check` and `plan` end with 1, as in `1 fault, 2 rules differ`; nothing where they end with 0."""
-    return _causes([finding for finding in plan.findings if counts(finding, strict=strict)])
+    return _count_causes([finding for finding in plan.findings if counts_for_status(finding, strict=strict)])
 
 
 def applied_status(plan: Plan, receipt: Receipt) -> int:
@@ -145,15 +145,15 @@ def why_applied(plan: Plan, receipt: Receipt) -> str:
     left = [finding for finding in after_run(plan.findings, receipt.faults) if is_left_after(finding, plan)]
     failed = f"{len(receipt.failed)} failed" if receipt.failed else ""
     unread = "" if failed or receipt.verified else "not all was read back as planned"
-    return ", ".join(filter(None, (failed, unread, _causes(left))))
+    return ", ".join(filter(None, (failed, unread, _count_causes(left))))
 
 
-def _causes(findings: Collection[Finding]) -> str:
+def _count_causes(findings: Collection[Finding]) -> str:
     """How many rules these findings are of, by the worst that each says."""
     rules: dict[str, list[Finding]] = {}
     for finding in findings:
         rules.setdefault(finding.rule, []).append(finding)
-    said = Counter(_cause(worst(own)) for own in rules.values())
+    said = Counter(_name_cause(find_worst(own)) for own in rules.values())
     return ", ".join(f"{said[one]} {words[said[one] > 1]}" for one, words in _CAUSES.items() if said[one])
 
 
@@ -166,7 +166,7 @@ _CAUSES = {
 }
 
 
-def _cause(finding: Finding) -> str:
+def _name_cause(finding: Finding) -> str:
     """One of the words of _CAUSES."""
     if is_fault(finding):
         return FAULT
@@ -181,7 +181,7 @@ def _cause(finding: Finding) -> str:
 
 def is_left_after(finding: Finding, plan: Plan) -> bool:
     """Whether a difference stays although the plan was done, for another reason than waiting."""
-    if not counts(finding, strict=False) or finding.hold.kind in WAITS:
+    if not counts_for_status(finding, strict=False) or finding.hold.kind in WAITS:
         return False
     done = set(plan.changes)
     needs_person = bool(finding.hold) or finding.verdict in {Verdict.UNKNOWN, Verdict.ADVICE}
@@ -193,7 +193,7 @@ def _count(findings: list[Finding], *kinds: HoldKind) -> int:
     return rules_in(finding for finding in findings if finding.hold.kind in kinds)
 
 
-def _of(findings: list[Finding], verdict: Verdict) -> int:
+def _count_verdict(findings: list[Finding], verdict: Verdict) -> int:
     return rules_in(finding for finding in findings if finding.verdict is verdict)
 
 

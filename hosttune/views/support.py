@@ -6,7 +6,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from hosttune.host.cleaned import clean
-from hosttune.views.terminal import counted, join_words
+from hosttune.views.terminal import join_words, say_count
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,7 +31,7 @@ def source_lines(report: BugReport, file: str, now: float) -> Iterator[str]:
     if report.collected_at:
         days = int((now - report.collected_at) // _DAY_S)
         when = f" of {datetime.fromtimestamp(report.collected_at, timezone.utc):%Y-%m-%d %H:%M} UTC"
-        when += f" ({counted(days, 'day')} ago)" if days >= _OLD_DAYS else ""
+        when += f" ({say_count(days, 'day')} ago)" if days >= _OLD_DAYS else ""
     script = f" {report.script}" if report.script else ""
     yield clean(
         f"{file}: a report of nvidia-bug-report.sh{script} on {report.record['name']}{when}; {', '.join(parts)}"
@@ -53,6 +53,6 @@ def source_lines(report: BugReport, file: str, now: float) -> Iterator[str]:
         yield f"it has these twice, so that neither counts, because a user can have written one: {names}"
     if report.logged_xids:
         most = sorted(report.logged_xids.items())
-        named = [f"Xid {number} ({counted(count, 'line')})" for number, count in most[:_XIDS_NAMED]]
+        named = [f"Xid {number} ({say_count(count, 'line')})" for number, count in most[:_XIDS_NAMED]]
         more = [f"{len(most) - _XIDS_NAMED} more"] if len(most) > _XIDS_NAMED else []
         yield f"other logs there name {join_words([*named, *more])}: no proof, as any user there can write such lines"

@@ -55,11 +55,11 @@ def width_of(text: str) -> int:
     )  # fmt: skip
 
 
-def padded(text: str, columns: int) -> str:
+def pad_text(text: str, columns: int) -> str:
     return text + " " * max(0, columns - width_of(text))
 
 
-def wrapped(text: str, columns: int, *, first: str = "", rest: str = "") -> list[str]:
+def wrap_text(text: str, columns: int, *, first: str = "", rest: str = "") -> list[str]:
     """`text` in lines of at most `columns`, the first behind `first`, the others behind `rest`.
 
     Breaks at blanks alone: a path, an option or a command stays in one piece, even where it is too long.
@@ -77,7 +77,7 @@ def wrapped(text: str, columns: int, *, first: str = "", rest: str = "") -> list
     return [*lines, indent + " ".join(words)] if words or first.strip() else lines
 
 
-def columned(rows: list[tuple[str, ...]], screen: Screen, *, indent: int = 0, first: int = 0) -> list[str]:
+def align_columns(rows: list[tuple[str, ...]], screen: Screen, *, indent: int = 0, first: int = 0) -> list[str]:
     """Rows as aligned columns; the last one takes the rest of the line and wraps under itself, or goes below where the
     others leave too little room for it or for one of its words. A row whose other cells are empty goes on with the one
     above. `first` is the least width of the first column."""
@@ -90,14 +90,14 @@ def columned(rows: list[tuple[str, ...]], screen: Screen, *, indent: int = 0, fi
     lines = []
     is_below = False
     for number, row in enumerate(rows):
-        head = " " * indent + "".join(padded(cell, width) + "  " for cell, width in zip(row, widths, strict=False))
+        head = " " * indent + "".join(pad_text(cell, width) + "  " for cell, width in zip(row, widths, strict=False))
         if head.strip() or not number:
             is_below = room < max(ROOM, _longest_word(rows, number))
         if is_below:
             above = [head.rstrip()] if head.strip() else []
-            lines += [*above, *wrapped(row[-1], screen.columns, first=below, rest=below)]
+            lines += [*above, *wrap_text(row[-1], screen.columns, first=below, rest=below)]
         else:
-            lines += wrapped(row[-1], screen.columns, first=head, rest=" " * width_of(head)) or [head.rstrip()]
+            lines += wrap_text(row[-1], screen.columns, first=head, rest=" " * width_of(head)) or [head.rstrip()]
     return [line.rstrip() for line in lines]
 
 
@@ -107,7 +107,7 @@ def _longest_word(rows: list[tuple[str, ...]], number: int) -> int:
     return max((width_of(word) for row in (rows[number], *after) for word in row[-1].split()), default=0)
 
 
-def counted(number: int, one: str, many: str = "") -> str:
+def say_count(number: int, one: str, many: str = "") -> str:
     """`1 change`, `3 changes`."""
     return f"{number} {one if number == 1 else many or one + 's'}"
 

@@ -23,7 +23,7 @@ from hosttune.views.document import (
     Table,
     Warnings,
 )
-from hosttune.views.terminal import Screen, columned, padded, width_of, wrapped
+from hosttune.views.terminal import Screen, align_columns, pad_text, width_of, wrap_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -39,7 +39,7 @@ _NARROW = 60  # columns of a screen on which that begins behind the label
 ONE_SCREEN = 24  # lines of a terminal that was not enlarged
 
 
-def text(document: Document, screen: Screen) -> str:
+def render_text(document: Document, screen: Screen) -> str:
     """The whole document. What is longer than a screen says its verdict again at its end, before the next commands: the
     end is what is seen.
     """
@@ -60,7 +60,7 @@ def blocks_text(blocks: Iterable[Block], screen: Screen) -> str:
     lines: list[str] = []
     for _, them in groupby(blocks, lambda block: isinstance(block, Section)):
         run = tuple(them)
-        label = _label(run)
+        label = _measure_label(run)
         for number, block in enumerate(run):
             is_row = number and _has_label(block) and _has_label(run[number - 1])
             lines += [*([""] if lines and not is_row else []), *block_lines(block, screen, "", label)]
@@ -79,17 +79,17 @@ def block_lines(block: Block, screen: Screen, indent: str = "", label: int = 0) 
 def diff_lines(diff: Diff, screen: Screen, indent: str = _IN) -> list[str]:
     """The change as it is shown before the yes: nothing of it is left out."""
     inner = f"{indent}    "
-    lines = [indent + line for line in _headline(diff, screen, len(indent))]
+    lines = [indent + line for line in _render_headline(diff, screen, len(indent))]
     for line in diff.lines:  # a diff stays as it is: it can be copied
-        parts = wrapped(line, screen.columns, first=inner, rest=f"{inner}  ") if diff.is_prose else [inner + line]
-        lines += [inner + _painted(part.removeprefix(inner), screen) for part in parts]
-    return lines + wrapped(diff.reason, screen.columns, first=inner, rest=inner)
+        parts = wrap_text(line, screen.columns, first=inner, rest=f"{inner}  ") if diff.is_prose else [inner + line]
+        lines += [inner + _paint_line(part.removeprefix(inner), screen) for part in parts]
+    return lines + wrap_text(diff.reason, screen.columns, first=inner, rest=inner)
 
 
-def _inside(
+def _render_inside(
     title: list[str], blocks: tuple[Block, ...], screen: Screen, indent: str, label: int, roomy: type[Block] = Panel
 ) -> list[str]:
-    """A section or a card: its title and what stands in it; before another card, or another `roomy` block, is room."""
+    """A section or a card: its title and what is in it; before another card, or another `roomy` block, is room."""
     lines = list(title)
     for number, block in enumerate(blocks):
         lines += [""] if number and isinstance(block, roomy) else []
@@ -101,7 +101,7 @@ def _say(say: Say, screen: Screen, indent: str) -> list[str]:
     if say.code:
         return [f"{indent}{say.text} {say.code}"]
     words = f"{say.name}: {say.text}" if say.name else say.text
-    lines = wrapped(words, screen.columns, first=indent, rest=indent + (_IN if say.is_hanging else ""))
+    lines = wrap_text(words, screen.columns, first=indent, rest=indent + (_IN if say.is_hanging else ""))
     if say.style:
         name, rest = (lines[0][: len(say.name)], lines[0][len(say.name) :]) if say.name else ("", lines[0])
         lines = [screen.paint(name, "bold") + screen.paint(rest, say.style)] + [
@@ -112,48 +112,48 @@ def _say(say: Say, screen: Screen, indent: str) -> list[str]:
     return lines
 
 
-def _rows(items: Iterable[Item]) -> Iterator[tuple[str, ...]]:
+def _make_rows(items: Iterable[Item]) -> Iterator[tuple[str, ...]]:
     """Each head once beside all that is said of it."""
     last = None
     for item in items:
-        texts = [text for text in (item.sentence, *map(_told, item.items)) if text]
+        texts = [text for text in (item.sentence, *map(_format_item, item.items)) if text]
         for number, text in enumerate(texts or [""]):
             yield item.head if not number and item.head != last else "", text
         last = item.head
 
 
-def _told(item: Item) -> str:
+def _format_item(item: Item) -> str:
     return f"{item.head}{item.joint}{item.sentence}" if item.head and item.sentence else item.head or item.sentence
 
 
-def _item(item: Item, screen: Screen, indent: str, bullet: str = "") -> list[str]:
+def _render_item(item: Item, screen: Screen, indent: str, bullet: str = "") -> list[str]:
     """A point and those below it. One without words of its own begins with the first below."""
     below = item.items
     if item.head and not item.sentence and below and not item.look:
-        item, below = Item(item.head, _told(below[0])), below[1:]
+        item, below = Item(item.head, _format_item(below[0])), below[1:]
     lines = [f"{indent}{bullet}{item.head}"]
     if item.sentence or not item.look:
         rest = " " * len(bullet) or "    "
-        lines = wrapped(_told(item), screen.columns, first=indent + bullet, rest=indent + rest)
+        lines = wrap_text(_format_item(item), screen.columns, first=indent + bullet, rest=indent + rest)
     if item.look == "strong":
         lines[0] = lines[0].replace(item.head, screen.paint(item.head, "bold"), 1)
     inner = indent + (_IN if item.look == "strong" else "    ")
-    return lines + [line for one in below for line in _item(one, screen, inner)]
+    return lines + [line for one in below for line in _render_item(one, screen, inner)]
 
 
-def _items(block: Items, screen: Screen, indent: str, label: int) -> list[str]:
+def _render_items(block: Items, screen: Screen, indent: str, label: int) -> list[str]:
     if block.is_aligned:
-        return columned(list(_rows(block.items)), screen, indent=len(indent), first=label)
+        return align_columns(list(_make_rows(block.items)), screen, indent=len(indent), first=label)
     bullet = "- " if block.has_bullets else ""
-    return [line for item in block.items for line in _item(item, screen, indent, bullet)]
+    return [line for item in block.items for line in _render_item(item, screen, indent, bullet)]
 
 
-def _warnings(block: Warnings, screen: Screen) -> list[str]:
-    return [screen.paint(line, "red") for text in block.texts for line in wrapped(text, screen.columns, rest=_IN)]
+def _render_warnings(block: Warnings, screen: Screen) -> list[str]:
+    return [screen.paint(line, "red") for text in block.texts for line in wrap_text(text, screen.columns, rest=_IN)]
 
 
-def _table(block: Table, screen: Screen, indent: str) -> list[str]:
-    first, *rest = columned([block.header, *block.rows], screen, indent=len(indent))
+def _render_table(block: Table, screen: Screen, indent: str) -> list[str]:
+    first, *rest = align_columns([block.header, *block.rows], screen, indent=len(indent))
     return [screen.paint(first, "dim"), *rest]
 
 
@@ -162,27 +162,27 @@ def _host_last(table: Table) -> Table:
     return Table((*table.header[1:], table.header[0]), tuple((*row[1:], row[0]) for row in table.rows))
 
 
-def _steps(block: Steps, screen: Screen) -> list[str]:
+def _render_steps(block: Steps, screen: Screen) -> list[str]:
     if not block.steps[0][0]:
-        return wrapped(f"{block.title}: {block.steps[0][1]}", screen.columns, rest=_IN)
+        return wrap_text(f"{block.title}: {block.steps[0][1]}", screen.columns, rest=_IN)
     if max(len(command) + len(why) for command, why in block.steps) + 4 <= screen.columns:
-        return [block.title, *columned([*block.steps], screen, indent=2)]
+        return [block.title, *align_columns([*block.steps], screen, indent=2)]
     return [block.title, *(line for command, why in block.steps for line in (f"  {command}", f"      {why}"))]
 
 
-def _heading(section: Section, screen: Screen) -> list[str]:
+def _render_heading(section: Section, screen: Screen) -> list[str]:
     style = [section.style] if section.style else []
     return [screen.paint(section.title, "bold", *style) + (f" ({section.count})" if section.count else "")]
 
 
-def _section(section: Section, screen: Screen, indent: str, label: int) -> list[str]:
+def _render_section(section: Section, screen: Screen, indent: str, label: int) -> list[str]:
     if section.label:
-        return _labelled(section, screen)
+        return _render_labelled(section, screen)
     roomy: type[Block] = Say if section.is_prose else Panel
-    return _inside(_heading(section, screen), section.blocks, screen, indent, label, roomy)
+    return _render_inside(_render_heading(section, screen), section.blocks, screen, indent, label, roomy)
 
 
-def _labelled(section: Section, screen: Screen) -> list[str]:
+def _render_labelled(section: Section, screen: Screen) -> list[str]:
     """Each point on a line that begins with the label of its section; what follows it is at one column for all."""
     lines: list[str] = []
     rest = " " * (_LABEL if screen.columns < _NARROW else _HANG)
@@ -194,19 +194,19 @@ def _labelled(section: Section, screen: Screen) -> list[str]:
         items = block.items if isinstance(block, Items) else (Item("", block.text),)
         width = max(least, *(width_of(item.head) for item in items), 0)
         for item in items:
-            steps = (_told(one) if one.head else f"    {one.sentence}" for one in item.items)
+            steps = (_format_item(one) if one.head else f"    {one.sentence}" for one in item.items)
             texts = [text for text in (item.sentence, *steps) if text] or [""]
-            head = f"{padded(item.head, width)}  " if item.head else " " * (len(rest) - _LABEL)
-            first = padded(section.label, _LABEL) + head
+            head = f"{pad_text(item.head, width)}  " if item.head else " " * (len(rest) - _LABEL)
+            first = pad_text(section.label, _LABEL) + head
             below = rest if _has_room(texts, screen.columns - len(rest)) else _IN
-            own = wrapped(texts[0], screen.columns, first=first, rest=below) or [first.rstrip()]
+            own = wrap_text(texts[0], screen.columns, first=first, rest=below) or [first.rstrip()]
             if width_of(own[0]) > screen.columns or below is _IN:  # a word has no room beside the name
-                own = [first.rstrip(), *wrapped(texts[0], screen.columns, first=below, rest=below)]
+                own = [first.rstrip(), *wrap_text(texts[0], screen.columns, first=below, rest=below)]
             own[0] = own[0].replace(section.label, screen.paint(section.label, "bold", section.style), 1)
             lines += own
             for text in texts[1:]:
                 inner = below + " " * (len(text) - len(text.lstrip()))
-                lines += wrapped(text, screen.columns, first=inner, rest=inner)
+                lines += wrap_text(text, screen.columns, first=inner, rest=inner)
     return lines
 
 
@@ -217,18 +217,18 @@ def _has_room(texts: Iterable[str], columns: int) -> bool:
     )
 
 
-def _title(card: Panel, screen: Screen, indent: str) -> list[str]:
+def _render_title(card: Panel, screen: Screen, indent: str) -> list[str]:
     """What a card is about, and at the right edge its note."""
     title = indent + screen.paint(card.title, "bold")
     gap = screen.edge - len(indent) - width_of(card.title) - width_of(card.note)
     if gap < 2 and card.note:
-        return [title, *wrapped(card.note, screen.columns, first=indent + _IN, rest=indent + _IN)]
-    return [title + padded("", gap) + screen.paint(card.note, "dim") if card.note else title]
+        return [title, *wrap_text(card.note, screen.columns, first=indent + _IN, rest=indent + _IN)]
+    return [title + pad_text("", gap) + screen.paint(card.note, "dim") if card.note else title]
 
 
-def _headline(diff: Diff, screen: Screen, indent: int) -> list[str]:
+def _render_headline(diff: Diff, screen: Screen, indent: int) -> list[str]:
     note = f"  ({diff.note})" if diff.note else ""
-    below = wrapped(note, screen.columns - indent, first="    ", rest="    ")
+    below = wrap_text(note, screen.columns - indent, first="    ", rest="    ")
     first = f"{screen.paint(diff.symbol, 'bold', _COLOURS[diff.symbol])} {diff.name}"
     room = screen.columns - indent - width_of(diff.title)
     if not diff.values:
@@ -239,21 +239,21 @@ def _headline(diff: Diff, screen: Screen, indent: int) -> list[str]:
         return [f"{first}  {diff.values}", *below]
     name = [first + note] if indent + width_of(f"x {diff.name}{note}") <= screen.columns else [first, *below]
     if diff.before and diff.after and indent + 4 + width_of(diff.values) > screen.columns:
-        return [*name, *(f"    {_painted(line, screen)}" for line in (f"- {diff.before}", f"+ {diff.after}"))]
+        return [*name, *(f"    {_paint_line(line, screen)}" for line in (f"- {diff.before}", f"+ {diff.after}"))]
     return [*name, f"    {diff.values}"]
 
 
-def _painted(line: str, screen: Screen) -> str:
+def _paint_line(line: str, screen: Screen) -> str:
     colour = _COLOURS.get(line[:1])
     return screen.paint(line, colour) if colour else line
 
 
-def _label(blocks: Iterable[Block]) -> int:
+def _measure_label(blocks: Iterable[Block]) -> int:
     """The width of the widest head that is a column: one for sections that follow each other."""
     widths = [0]
     for block in blocks:
         if isinstance(block, (Section, Panel)):
-            widths.append(_label(block.blocks))
+            widths.append(_measure_label(block.blocks))
         elif isinstance(block, Items) and block.is_aligned:
             widths += [width_of(item.head) for item in block.items]
     return max(widths)
@@ -262,21 +262,21 @@ def _label(blocks: Iterable[Block]) -> int:
 _LINES: dict[type[Block], Callable[[Any, Screen, str, int], list[str]]] = {
     Say: lambda say, screen, indent, _: _say(say, screen, indent),
     Lines: lambda block, screen, indent, _: [line for say in block.says for line in _say(say, screen, indent)],
-    Warnings: lambda block, screen, *_: _warnings(block, screen),
-    Items: _items,
+    Warnings: lambda block, screen, *_: _render_warnings(block, screen),
+    Items: _render_items,
     Diff: lambda diff, screen, indent, _: diff_lines(diff, screen, indent),
     Fold: lambda *_: [],  # only a page can fold away
-    CommandBlock: lambda block, screen, *_: [*wrapped(block.why, screen.columns), f"{_IN}{block.text}"],
-    Steps: lambda block, screen, *_: _steps(block, screen),
-    Table: lambda block, screen, indent, _: _table(block, screen, indent),
+    CommandBlock: lambda block, screen, *_: [*wrap_text(block.why, screen.columns), f"{_IN}{block.text}"],
+    Steps: lambda block, screen, *_: _render_steps(block, screen),
+    Table: lambda block, screen, indent, _: _render_table(block, screen, indent),
     Matrix: lambda block, screen, indent, _: [
         screen.paint(block.title, "bold"),
-        *_table(_host_last(block.counted), screen, indent + _IN),
+        *_render_table(_host_last(block.counted), screen, indent + _IN),
         *([indent + _IN + block.note] if block.note else []),
     ],
     Heading: lambda block, screen, *_: [screen.paint(block.title, "bold") + (f" ({block.note})" if block.note else "")],
-    Panel: lambda card, screen, indent, label: _inside(
-        _title(card, screen, indent), card.blocks, screen, indent, label
+    Panel: lambda card, screen, indent, label: _render_inside(
+        _render_title(card, screen, indent), card.blocks, screen, indent, label
     ),
-    Section: _section,
+    Section: _render_section,
 }

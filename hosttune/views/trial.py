@@ -5,14 +5,14 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-from hosttune.codec import document, to_json
+from hosttune.codec import make_document, to_json
 from hosttune.engine.trial import TrialPart
 from hosttune.engine.trial_terms import LAST_S, span_text
 from hosttune.host.cleaned import clean
 from hosttune.values import Confirmer
 from hosttune.verdict_words import run_text, trial_text
-from hosttune.views.document import CommandBlock, Document, Item, Items, Say, Section, rendered
-from hosttune.views.terminal import counted
+from hosttune.views.document import CommandBlock, Document, Item, Items, Say, Section, render_documents
+from hosttune.views.terminal import say_count
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -43,25 +43,25 @@ def planned_trial(planned: TrialPlan) -> Section:
     if planned.has_boot:
         last = f"Work on its GPUs can delay the reboot by {span_text(LAST_S)}; then the reboot ends it."
         notes.insert(0, Say(f"hosttune may reboot this host once, for the rollback. {last}", "note", is_hanging=True))
-    keep = Say(f"{_when(planned)} sudo hosttune confirm.", is_hanging=True)
-    points = tuple(_points(planned))
+    keep = Say(f"{_describe_time(planned)} sudo hosttune confirm.", is_hanging=True)
+    points = tuple(_list_points(planned))
     return Section(TITLE, (Say(promise), Items(points, is_aligned=True), keep, *notes), "yellow")
 
 
-def _when(planned: TrialPlan) -> str:
+def _describe_time(planned: TrialPlan) -> str:
     if planned.has_live and planned.has_boot:
         return "To keep it, over a new connection, and once more after a reboot:"
     return "To keep it, over a new connection:" if planned.has_live else "To keep it, after a reboot:"
 
 
-def _points(planned: TrialPlan) -> Iterable[Item]:
+def _list_points(planned: TrialPlan) -> Iterable[Item]:
     for part, how in (
         (TrialPart.NOW, ""),
         (TrialPart.NEXT_BOOT, ": its files are restored if that boot stops or is not confirmed"),
-        (TrialPart.ONE_BOOT, f": {_arguments(planned)}, by an entry of GRUB's that is taken once"),
+        (TrialPart.ONE_BOOT, f": {_list_arguments(planned)}, by an entry of GRUB's that is taken once"),
         (TrialPart.UNTRIED, ": made as without a trial (policy: confirm: boot: false)"),
     ):
-        if rules := _rules(planned.of(part)):
+        if rules := _list_rules(planned.of(part)):
             yield Item(part.value, f"{rules}{how}", look="label")
     for one in planned.of(TrialPart.NO_RETURN):
         yield Item(
@@ -69,13 +69,13 @@ def _points(planned: TrialPlan) -> Iterable[Item]:
         )
 
 
-def _arguments(planned: TrialPlan) -> str:
+def _list_arguments(planned: TrialPlan) -> str:
     words: list[str] = [clean(" ".join(planned.arguments))] if planned.arguments else []
     words += [f"without {clean(' '.join(planned.dropped))}"] if planned.dropped else []
     return ", ".join(words)
 
 
-def _rules(tried: Iterable[TriedChange]) -> str:
+def _list_rules(tried: Iterable[TriedChange]) -> str:
     return ", ".join(dict.fromkeys(clean(one.change.rule) for one in tried))
 
 
@@ -107,7 +107,9 @@ def standing_words(trial: TrialRun, now: float) -> str:
     if trial.left_s is None or not trial.state.is_open:
         return trial_text(trial.state.value)
     until = datetime.fromtimestamp(now + trial.left_s, timezone.utc)
-    left = counted(int(trial.left_s // 60), "minute") if trial.left_s >= 60 else counted(int(trial.left_s), "second")
+    left = (
+        say_count(int(trial.left_s // 60), "minute") if trial.left_s >= 60 else say_count(int(trial.left_s), "second")
+    )
     return f"on trial until {until:%H:%M} UTC ({left} left)"
 
 
@@ -116,7 +118,7 @@ def standing_blocks(trial: TrialRun, page: Page, now: float) -> tuple[Block, ...
     record, state = trial.record, trial.state
     points = [("now", record.live), ("next boot", record.next_boot), ("one boot", record.one_boot)]
     items = tuple(Item(name, clean(", ".join(rules)), look="label") for name, rules in points if rules)
-    what = Section(TITLE, (Say(f"{_sentence(trial, now)}."), Items(items, is_aligned=True)), "yellow")
+    what = Section(TITLE, (Say(f"{_make_sentence(trial, now)}."), Items(items, is_aligned=True)), "yellow")
     if not state.is_open:
         return (what, CommandBlock("To undo it:", page.act(f"undo {clean(trial.run)} --yes")))
     why = {
@@ -130,7 +132,7 @@ def standing_blocks(trial: TrialRun, page: Page, now: float) -> tuple[Block, ...
     )
 
 
-def _sentence(trial: TrialRun, now: float) -> str:
+def _make_sentence(trial: TrialRun, now: float) -> str:
     has_time = trial.left_s is not None and trial.state.is_open
     told = f"Run {clean(trial.run)} {f'is {standing_words(trial, now)}' if has_time else run_text(trial.state.value)}"
     if trial.state.value == "on trial: next boot":
@@ -143,10 +145,10 @@ def trial_report(trial: TrialRun | None, found: tuple[Loss, ...], page: Page, no
     host = clean(page.host)
     if trial is None:
         head = (Say("nothing is on trial.", "decision", host),)
-        return rendered("hosttune trial", [Document(host, f"Trial on {host}", head, ())], page)
-    head = (Say(f"{_sentence(trial, now)}.", "decision", host),)
+        return render_documents("hosttune trial", [Document(host, f"Trial on {host}", head, ())], page)
+    head = (Say(f"{_make_sentence(trial, now)}.", "decision", host),)
     blocks = (*loss_blocks(found), *standing_blocks(trial, page, now)[1:])
-    return rendered("hosttune trial", [Document(host, f"Trial on {host}", head, blocks)], page)
+    return render_documents("hosttune trial", [Document(host, f"Trial on {host}", head, blocks)], page)
 
 
 def returned_report(run: Run, back: Run, word: str, page: Page) -> str:
@@ -156,7 +158,7 @@ def returned_report(run: Run, back: Run, word: str, page: Page) -> str:
     said = f"run {clean(run.id)} {run_text(word)} at {at} UTC: {clean(back.who.partition(': ')[2])}."
     head = (Say(said, "decision", host, "red"), Say("Nothing is on trial now."))
     blocks = (CommandBlock("What it did, and what was rolled back:", page.act("history --verbose")),)
-    return rendered("hosttune trial", [Document(host, f"Trial on {host}", head, blocks)], page)
+    return render_documents("hosttune trial", [Document(host, f"Trial on {host}", head, blocks)], page)
 
 
 def returned_json(run: Run, back: Run, word: str) -> dict[str, Any]:
@@ -213,12 +215,12 @@ def ended_report(ended: TrialEnd, found: tuple[Loss, ...], page: Page, more: Ite
     if ended.state.value == "on trial: next boot":
         blocks.append(CommandBlock("After a reboot, to keep it:", page.act(f"confirm {run}")))
     head = (Say(said, "decision", host, style),)
-    return rendered("hosttune confirm", [Document(host, f"Trial on {host}", head, tuple(blocks))], page)
+    return render_documents("hosttune confirm", [Document(host, f"Trial on {host}", head, tuple(blocks))], page)
 
 
 def ended_json(ended: TrialEnd, found: tuple[Loss, ...]) -> dict[str, Any]:
     """The answer of `hosttune confirm --format json`."""
-    return document(
+    return make_document(
         {
             "run": ended.trial.run,
             "state": ended.state.value,

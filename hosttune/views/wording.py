@@ -44,18 +44,18 @@ class Wording:
 
     def text(self, text: Text) -> str:
         """The text with the values of this host where they are known."""
-        return self._written(text, {"params": self.params} if self.names is None else self.names)
+        return self._render_text(text, {"params": self.params} if self.names is None else self.names)
 
     def sentence(self, text: Text) -> str:
         """The text as it holds for any host with these parameters."""
-        return _said(self._written(text, {"params": self.params}))
+        return _clean_step(self._render_text(text, {"params": self.params}))
 
     def advice(self, text: Text, advised: Container[str]) -> str:
         """The text as a sentence, with the values of this host where that is what was advised there."""
         here = self.text(text)
         return here if all(step in advised for step in steps_of(here)) else self.sentence(text)
 
-    def _written(self, text: Text, known: Mapping[str, Any]) -> str:
+    def _render_text(self, text: Text, known: Mapping[str, Any]) -> str:
         return "".join(part if isinstance(part, str) else self._value(part, known) for part in text.parts)
 
     def _value(self, part: Expression, known: Mapping[str, Any]) -> str:
@@ -66,7 +66,7 @@ class Wording:
         return value or in_words(ast.parse(part.source.replace("\n", " "), mode="eval").body)
 
 
-def _said(words: str) -> str:
+def _clean_step(words: str) -> str:
     """A step that is one placeholder says nothing, and a choice may leave a blank before its punctuation."""
     steps = (_OF_HOST if _PLACEHOLDER.fullmatch(step.strip()) else step for step in words.split("\n"))
     return "\n".join(steps).replace(" ;", ";")
@@ -81,7 +81,7 @@ def in_words(node: ast.expr) -> str:
     if isinstance(node, ast.Attribute):
         return _OF_HOST if _WAY_OUT.match(node.attr) else node.attr.upper()
     if isinstance(node, ast.IfExp):
-        return _choice([word for word in map(in_words, (node.body, node.orelse)) if word])
+        return _join_choice([word for word in map(in_words, (node.body, node.orelse)) if word])
     if isinstance(node, (ast.Subscript, ast.ListComp, ast.GeneratorExp)):
         return in_words(node.value if isinstance(node, ast.Subscript) else node.elt)
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _TRANSPARENT:
@@ -92,7 +92,7 @@ def in_words(node: ast.expr) -> str:
     return _NUMBER
 
 
-def _choice(words: list[str]) -> str:
+def _join_choice(words: list[str]) -> str:
     """`this or that`; parts that only continue a sentence cannot be joined, so the first stands for all."""
     if any(not (word[0].isalnum() or word[0] in "+-/(\"'") for word in words):
         return words[0]

@@ -271,11 +271,11 @@ def read_run(content: bytes, _: Any) -> None:
 
 def read_result(content: bytes, _: Any) -> None:
     """`report FILE`."""
-    from hosttune.actions.fleet import Ask, survey
+    from hosttune.actions.fleet import Ask, survey_hosts
     from hosttune.views.document import Document  # noqa: F401 - what a report needs besides is loaded before the limits count
 
     Path("result.json").write_bytes(content)
-    survey(["result.json"], Ask(debug=True), names=10, jobs=1, progress=lambda *_: None)
+    survey_hosts(["result.json"], Ask(debug=True), names=10, jobs=1, progress=lambda *_: None)
 
 
 def read_recording(content: bytes, _: Any) -> None:
@@ -443,7 +443,7 @@ def read_proc(content: bytes, name: str) -> None:
     parse.cpu_times(content)
     parse.host_times(content, frozenset({0}))
     parse.disk_counters(content, frozenset({b"nvme0n1"}))
-    limits.numbers(content)
+    limits.parse_numbers(content)
     limits.cpu_folders(content)
     group.folder_of(content, b"29 1 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n")
 

@@ -49,7 +49,7 @@ def look(folder: str) -> None:
     from hosttune.host import proc
 
     begun = time.process_time()
-    answer = proc.processes(folder)
+    answer = proc.list_processes(folder)
     took = time.process_time() - begun
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
     what = f"{len(answer):,} processes" if isinstance(answer, tuple) else str(answer)

@@ -34,7 +34,7 @@ def main() -> None:
     catalog = builtin_catalog()
     policy = Policy(today=time.strftime("%Y-%m-%d"))
     print(
-        f"{len(policy.selected(catalog))} rules, {len(BUILT)} records, {sum(p.stat().st_size for p in BUILT):,} bytes"
+        f"{len(policy.select_rules(catalog))} rules, {len(BUILT)} records, {sum(p.stat().st_size for p in BUILT):,} bytes"
     )
     for what, prove in (("check", True), ("check without the proof of the plan", False)):
         print(what)

@@ -20,7 +20,7 @@ from hosttune.views.health import health_prometheus
 from hosttune.views.history import history_report
 from hosttune.views.junit import check_junit
 from hosttune.views.plan import plan_report, undo_report
-from hosttune.views.prometheus import check_prometheus, metrics
+from hosttune.views.prometheus import check_prometheus, render_metrics
 from hosttune.views.ready import READY_METRICS
 from hosttune.views.receipt import receipt_report
 from hosttune.views.report import ONE_SCREEN, check_report
@@ -133,7 +133,7 @@ DOCUMENTS = {
     "check.prom": lambda: check_prometheus((ONE,)),
     "check-hosts.prom": lambda: check_prometheus((ONE, TWIN)),
     "health.prom": lambda: health_prometheus(judge(made.HEALTH_FINDINGS), 1791515702),
-    "ready.prom": lambda: metrics(READY_METRICS, ready_metrics(made.HELD)),
+    "ready.prom": lambda: render_metrics(READY_METRICS, ready_metrics(made.HELD)),
 }
 
 

@@ -53,8 +53,10 @@ def test_plan_of_the_tutorial_is_what_is_printed(monkeypatch):
 )
 def test_picture_is_what_a_terminal_shows(words, lines, monkeypatch):
     """The first lines of it, or all (0)."""
-    monkeypatch.setattr("hosttune.cli.common.console", lambda _: Console(COLUMNS, is_terminal=True, has_colour=True))
-    monkeypatch.setattr("hosttune.cli.common.program", lambda: "hosttune")
+    monkeypatch.setattr(
+        "hosttune.cli.common.make_console", lambda _: Console(COLUMNS, is_terminal=True, has_colour=True)
+    )
+    monkeypatch.setattr("hosttune.cli.common.spell_program", lambda: "hosttune")
     shown = printed(list(words)).splitlines()
     text = "\n".join([f"$ hosttune {' '.join(words)}", "", *shown[: lines or None], *(["..."] if lines else [])])
     hold(ROOT / "docs" / f"{words[0]}.svg", svg(text, COLUMNS, f"hosttune {words[0]}"))

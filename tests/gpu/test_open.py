@@ -36,7 +36,7 @@ class Closing(replay.ReplaySampler):
 def traced(monkeypatch: pytest.MonkeyPatch) -> Closing:
     """The best source is a trace of two GPUs, one with a MIG instance."""
     sampler = Closing(replay.parse(TRACE), lambda: 0.0)
-    monkeypatch.setattr(gpu, "_best", lambda: sampler)
+    monkeypatch.setattr(gpu, "_choose_sampler", lambda: sampler)
     return sampler
 
 
@@ -83,7 +83,7 @@ def test_open_with_a_choice_where_no_gpu_is_visible_says_why(monkeypatch):
 
 
 def test_open_with_a_sleeping_driver_does_not_wake_it(monkeypatch):
-    monkeypatch.setattr(gpu, "_sleeps", lambda _: True)
+    monkeypatch.setattr(gpu, "_is_asleep", lambda _: True)
     monkeypatch.setattr("hosttune.measure.gpu.nvml.NvmlSampler", refusing(AssertionError("NVML was asked")))
     sampler = gpu.open_sampler()
     assert (sampler.source, sampler.reason, sampler.read()) == ("none", "the NVIDIA driver is not loaded", ())
@@ -103,13 +103,13 @@ def test_open_with_a_driver_in_a_container_asks_it_there(monkeypatch):
     asked = []
     monkeypatch.setattr("hosttune.measure.gpu.nvml.NvmlSampler", refusing(NoNvml("no library", is_final=False)))
     monkeypatch.setattr(gpu, "locate", lambda name: ABSENT)
-    monkeypatch.setattr(gpu, "contained", lambda argv: inside)
+    monkeypatch.setattr(gpu, "make_contained", lambda argv: inside)
     monkeypatch.setattr(
         "hosttune.measure.gpu.smi.SmiSampler", lambda *words: asked.append(words) or SimpleNamespace(reason="")
     )
     assert gpu.open_sampler().reason == "no library"
     assert asked == [("/usr/bin/nvidia-smi", inside[:-1])]
-    monkeypatch.setattr(gpu, "contained", lambda argv: Unreadable("needs root: x"))
+    monkeypatch.setattr(gpu, "make_contained", lambda argv: Unreadable("needs root: x"))
     assert gpu.open_sampler().reason == "no library; needs root: x"
 
 
@@ -136,7 +136,7 @@ def test_driver_sleeps_where_a_gpu_is_there_and_its_module_is_not(vendor, kind, 
     (device / "class").write_text(f"{kind}\n")
     if is_loaded:
         (tmp_path / "module/nvidia").mkdir(parents=True)
-    assert gpu._sleeps(tmp_path) is sleeps
+    assert gpu._is_asleep(tmp_path) is sleeps
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from hosttune.facts import Facts, UnknownFact
 from hosttune.facts.gpu.archives import POLICY
-from hosttune.facts.gpu.driver_modules import modinfo
+from hosttune.facts.gpu.driver_modules import make_modinfo
 from hosttune.facts.gpu.gpu_memory import QUERY as MEMORY
 from hosttune.facts.gpu.health_smi import (
     DETAILS,
@@ -24,7 +24,7 @@ from hosttune.facts.gpu.health_smi import (
 )
 from hosttune.facts.gpu.nvidia_smi import QUERY
 from hosttune.facts.gpu.nvlink import STATUS as NVLINK
-from hosttune.facts.kernel.kernel_log import DMESG, JOURNAL, turned
+from hosttune.facts.kernel.kernel_log import DMESG, JOURNAL, reverse_log
 from hosttune.host.door import BeforeReader, Completed
 from hosttune.host.record import RecordingReader, RecordReader
 
@@ -65,7 +65,7 @@ def loaded(
     slots = [f"0000{gpu.slot.upper()}" for gpu in known]
     questions = questions_for(version)[:2]  # a test may put an older driver there
     return {
-        modinfo(kernel): f"{shown}license:        Dual MIT/GPL\n", QUERY: rows, JOURNAL: log, DMESG: log,
+        make_modinfo(kernel): f"{shown}license:        Dual MIT/GPL\n", QUERY: rows, JOURNAL: log, DMESG: log,
         **{query_of(fields): "".join(smi_row(fields, slot) for slot in slots) for fields in questions},
         REMAPPED: "".join(smi_row(REMAPPED_FIELDS, slot) for slot in slots), NVLINK: links_of(gpus),
         MEMORY: "".join(memory_of(gpu.device, slot) for gpu, slot in zip(known, slots, strict=True)),
@@ -160,7 +160,7 @@ def saying(
         shown = ((row, *row.split(", ", 1)) for row in rows)
         told[QUERY] = "".join(f"{slot}, {kept[slot] or rest}\n" for _, slot, rest in shown if slot in kept)
     lines = HEAD + "".join(f"{line}\n" for line in log)
-    told |= {JOURNAL: turned(lines), DMESG: lines}
+    told |= {JOURNAL: reverse_log(lines), DMESG: lines}
     kept = [one for one in record.data["queries"] if tuple(one["argv"]) not in told]
     more = [{"argv": list(argv), "status": 0, "stdout": text, "stderr": ""} for argv, text in told.items()]
     return RecordReader({**record.data, "queries": [*kept, *more]}, record.file)

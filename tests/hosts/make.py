@@ -9,7 +9,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from hosttune.facts.apt_get import downloads, simulation
+from hosttune.facts.apt_get import make_download_list, make_simulation
 from hosttune.facts.gpu.candidates import LIST
 from tests.hosts.container_files import RUNTIME_PACKAGES, SITE_LIMITS, limits_text, runtime_files
 from tests.hosts.driver import loaded, not_loaded
@@ -201,8 +201,8 @@ A100_VM = Machine(
         LIST: "nvidia-driver-580-server-open, (kernel modules provided by linux-modules-nvidia-580-server-open-azure)\n"
         "nvidia-driver-595-server-open, (kernel modules provided by linux-modules-nvidia-595-server-open-azure)\n",
         **not_loaded(),
-        simulation(DRIVER): f"NOTE: This is only a simulation!\n{SIMULATED}",
-        downloads(DRIVER): "'http://archive.example/nvidia.deb' nvidia.deb 61000000 SHA512:00\n",
+        make_simulation(DRIVER): f"NOTE: This is only a simulation!\n{SIMULATED}",
+        make_download_list(DRIVER): "'http://archive.example/nvidia.deb' nvidia.deb 61000000 SHA512:00\n",
     },
     candidates={
         **dict.fromkeys((*DRIVER, *COMES_ALONG, "nvidia-driver-580-server-open", "nvidia-driver-580-open"), DRIVER_VERSION),

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from hosttune.facts.storage.nvme import question
-from hosttune.facts.storage.spare import compared, wipefs
+from hosttune.facts.storage.nvme import make_question
+from hosttune.facts.storage.spare import make_comparison, make_wipefs
 
 if TYPE_CHECKING:
     from tests.hosts.machine import DiskSpec, Machine
@@ -47,7 +47,7 @@ def controller_links(machine: Machine) -> dict[str, str]:
 def storage_answers(machine: Machine) -> dict[tuple[str, ...], str]:
     """Drives that are well, and a kernel log that has nothing to say of storage."""
     healthy = f"{json.dumps(SMART, indent=2)}\n"
-    return {question("nvme", name): healthy for name in controllers(machine)}
+    return {make_question("nvme", name): healthy for name in controllers(machine)}
 
 
 def queue_files(disk: DiskSpec, base: str) -> dict[str, str]:
@@ -82,6 +82,6 @@ def blank_answers(machine: Machine) -> dict[tuple[str, ...], str]:
     held = {mount.source for mount in machine.mounts} | {path for path, _, _ in machine.unmounted}
     blank = [disk for disk in machine.disks if disk.transport == "nvme" and not disk.partitions]
     paths = [f"/dev/{disk.name}" for disk in blank if f"/dev/{disk.name}" not in held]
-    return {wipefs(path): '{\n   "signatures": [\n\n   ]\n}\n' for path in paths} | {
-        compared(path): "" for path in paths
+    return {make_wipefs(path): '{\n   "signatures": [\n\n   ]\n}\n' for path in paths} | {
+        make_comparison(path): "" for path in paths
     }

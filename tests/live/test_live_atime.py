@@ -159,10 +159,10 @@ def scenario_before_linux_5_12(folder: Path) -> None:
     import errno
 
     from hosttune.host import mountapi
-    from hosttune.host.mountapi import set_atime, topmost
+    from hosttune.host.mountapi import find_topmost, set_atime
 
     def flags(name: str) -> set[str]:
-        return {*topmost(str(folder / name)).options} & {"rw", "noatime", "relatime", *mountapi._KEPT}
+        return {*find_topmost(str(folder / name)).options} & {"rw", "noatime", "relatime", *mountapi._KEPT}
 
     kept = {"ro", "nosuid", "nodev", "noexec", "nodiratime"}
     for name, options in (("mine", ",".join(kept)), ("other/stick", "nosuid,nodev"), ("way/stick", "rw")):

@@ -328,7 +328,7 @@ def scenario_killed(folder: Path) -> None:
     import subprocess
     import time
 
-    from hosttune.measure.bench.scratch import clean, leftovers
+    from hosttune.measure.bench.scratch import clean, find_leftovers
 
     with ext4(folder) as target:
         paths = data_set(target / "set")
@@ -349,7 +349,7 @@ def scenario_killed(folder: Path) -> None:
         while any(Path(f"/proc/{pid}/exe").exists() for pid in workers):
             assert time.monotonic() < until
             time.sleep(0.02)
-        (left,) = leftovers(str(folder / "state"))
+        (left,) = find_leftovers(str(folder / "state"))
         assert clean(left, str(folder / "state"))
         assert left_on(target, folder / "state") == []
         assert stamps(paths) == {STAMP}

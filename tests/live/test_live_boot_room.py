@@ -33,7 +33,7 @@ def look():
         """This machine with an archive that has microcode."""
 
         def query(self, argv, *, timeout_s=10.0):
-            if argv == apt.simulation(("no-such-microcode",)):
+            if argv == apt.make_simulation(("no-such-microcode",)):
                 names = ("no-such-microcode", "intel-microcode")
                 return Completed(0, "".join(f"Inst {one} (1 a:1/b [all])\n" for one in names).encode(), b"")
             return super().query(argv, timeout_s=timeout_s)

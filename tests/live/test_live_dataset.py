@@ -127,7 +127,7 @@ def scenario_residency(folder: Path) -> None:
         with files[0].open("rb") as file:
             told = page_cache.resident_bytes(file.fileno())
             page_cache.name_method.cache_clear()
-            counted = page_cache._mincore(file.fileno(), os.fstat(file.fileno()))
+            counted = page_cache._ask_mincore(file.fileno(), os.fstat(file.fileno()))
             assert told == 20_000
             assert counted == 5
             page_cache.drop(file.fileno())

@@ -265,7 +265,7 @@ def scenario_program(folder: Path) -> None:
     dead.mkdir()
     inside = f"mount -t tmpfs t {dead}; cp /bin/sleep {dead}/worker; echo; exec {dead}/worker 1000"
     argv = ["unshare", "--mount", "--propagation", "private", "sh", "-c", inside]
-    look = "from hosttune.host.proc import processes\nfor one in processes(): print(one.pid, one.program)"
+    look = "from hosttune.host.proc import list_processes\nfor one in list_processes(): print(one.pid, one.program)"
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as contained:
         contained.stdout.readline()
         with dead_server(dead):

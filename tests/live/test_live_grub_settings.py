@@ -36,7 +36,7 @@ def sourced(tmp_path, texts):
     ],
 )
 def test_settings_are_read_as_a_shell_reads_them(texts, tmp_path):
-    found = grub.arguments((str(number), text) for number, text in enumerate(texts))
+    found = grub.add_up_arguments((str(number), text) for number, text in enumerate(texts))
     ours = [[one.value for one in found.every], [one.value for one in found.default]]
     assert sourced(tmp_path, texts) == ours
 
@@ -76,8 +76,8 @@ def of_mkconfig(tmp_path, files):
     ],
 )  # fmt: skip
 def test_file_that_comes_later_wins_as_for_grub_mkconfig(files, is_lost, tmp_path):
-    texts = grub.files(FakeReader(files))
-    ours = [one.value for one in grub.arguments(texts).default]
+    texts = grub.read_files(FakeReader(files))
+    ours = [one.value for one in grub.add_up_arguments(texts).default]
     assert of_mkconfig(tmp_path, files) == ours
     assert ("iommu=pt" not in ours) is is_lost
 

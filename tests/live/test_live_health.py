@@ -60,7 +60,7 @@ def write(disk: Path) -> bytes:
 
 
 def scenario_frozen(folder: Path) -> None:
-    from hosttune.actions.health import _late
+    from hosttune.actions.health import _find_late_rule
     from hosttune.engine.health import Fitness, judge
     from hosttune.host.in_time import Waiting, in_time
 
@@ -82,6 +82,6 @@ def scenario_frozen(folder: Path) -> None:
         run("umount", disk)
     waiting = answers["disk"]
     assert isinstance(waiting, Waiting)
-    (point,) = judge([_late("storage-x", waiting, [waiting], 1.0)]).points
+    (point,) = judge([_find_late_rule("storage-x", waiting, [waiting], 1.0)]).points
     assert point.fitness is Fitness.UNFIT
     assert point.reason == f"{disk}/new hangs in the kernel, where nothing ends it"

@@ -14,9 +14,9 @@ from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 
-from hosttune.actions.health import _late
+from hosttune.actions.health import _find_late_rule
 from hosttune.facts import Facts
-from hosttune.facts.kernel.kernel_log import DMESG, JOURNAL, turned
+from hosttune.facts.kernel.kernel_log import DMESG, JOURNAL, reverse_log
 from hosttune.host.door import Completed
 from hosttune.host.in_time import Waiting, in_time
 from hosttune.host.live import LiveReader
@@ -28,7 +28,7 @@ from tests.live.namespace import ROOT, passes
 UID = 1001
 COUNT = 5
 LIMIT_S = 60  # of each look; without an end of its own it takes for ever
-LOOK = "from hosttune.host.proc import processes\nfor one in processes(): print(one.pid, *one.command)"
+LOOK = "from hosttune.host.proc import list_processes\nfor one in list_processes(): print(one.pid, *one.command)"
 
 
 def locked_processes(folder: Path):
@@ -111,7 +111,7 @@ def assert_may_be_staged(child: int) -> None:
 
     class Reader(LiveReader):
         def query(self, argv, *, timeout_s=10.0):
-            told = {JOURNAL: turned(f"{line}\n"), DMESG: "[    1.0] Linux version 6.12\n"}
+            told = {JOURNAL: reverse_log(f"{line}\n"), DMESG: "[    1.0] Linux version 6.12\n"}
             return Completed(0, told[argv].encode(), b"") if argv in told else super().query(argv)
 
     (found,) = Facts(Reader()).storage_log.hung
@@ -163,7 +163,7 @@ def scenario_held_folder(folder: Path) -> None:
         reader = LiveReader()
         waiting = in_time({"look": lambda: str(reader.stat(path)).encode()}, 1.0)["look"]
         assert waiting == Waiting(path, stuck=True, is_locked=True)
-        found = _late("storage-x", waiting, [waiting], 1.0)
+        found = _find_late_rule("storage-x", waiting, [waiting], 1.0)
         assert (found.verdict, found.is_fault) == (Verdict.UNKNOWN, False)
     os.waitpid(child, 0)
 

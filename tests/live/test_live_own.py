@@ -108,17 +108,17 @@ def scenario_mount_that_came_in_between(folder: Path) -> None:
     target = folder / "data"
     target.mkdir()
     run("mount", "-t", "tmpfs", "-o", "relatime", "first", target)
-    topmost = mountapi.topmost
+    topmost = mountapi.find_topmost
 
     def and_then_another(path):
         found = topmost(path)
         run("mount", "-t", "tmpfs", "-o", "relatime", "second", path)
         return found
 
-    mountapi.topmost = and_then_another
+    mountapi.find_topmost = and_then_another
     with pytest.raises(Refused, match="leads to another mount"):
         mountapi.set_atime(str(target), "noatime")
-    mountapi.topmost = topmost
+    mountapi.find_topmost = topmost
     assert topmost(str(target)).atime == "relatime"
     mountapi.set_atime(str(target), "noatime")
     assert topmost(str(target)).atime == "noatime"

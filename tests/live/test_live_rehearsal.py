@@ -18,7 +18,7 @@ from hosttune.facts.storage.mounts import unit_name
 from hosttune.host.door import Rehearsal
 from hosttune.host.live import LiveReader
 from hosttune.resources.storage.fstab_document import edit_options, insert_line, parse
-from hosttune.resources.storage.fstab_proof import complaint, trials_of
+from hosttune.resources.storage.fstab_proof import find_complaint, trials_of
 
 pytestmark = pytest.mark.live
 ROOT = Path(__file__).resolve().parents[2]
@@ -33,7 +33,7 @@ def said(new: bytes, target: str) -> str:
     assert rehearsal.before.verify is not None
     assert rehearsal.before.generator is not None
     assert dict(rehearsal.before.units)["srv.mount"]
-    return complaint(rehearsal, before, after, target)
+    return find_complaint(rehearsal, before, after, target)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_carriage_return_at_the_end_of_options_is_found():
     new = old + b"\r\ntmpfs /tmp tmpfs size=64M 0 0"
     rehearsal = LiveReader().rehearse_fstab(old, new, ())
     assert isinstance(rehearsal, Rehearsal), rehearsal
-    assert complaint(rehearsal, parse(old), parse(new), "/tmp") == "systemd would change opt.mount as well"
+    assert find_complaint(rehearsal, parse(old), parse(new), "/tmp") == "systemd would change opt.mount as well"
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ def test_target_that_is_a_symbolic_link_is_accepted(folder):
     rehearsal = LiveReader().rehearse_fstab(old, new, ())
     assert isinstance(rehearsal, Rehearsal), rehearsal
     assert unit_name(str(folder / "disk")) in dict(rehearsal.after.units)
-    assert complaint(rehearsal, parse(old), parse(new), target) == ""
+    assert find_complaint(rehearsal, parse(old), parse(new), target) == ""
 
 
 @pytest.mark.parametrize("kind", ["link", "folder", "sticky", "file"])

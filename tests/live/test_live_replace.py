@@ -171,7 +171,7 @@ def no_inodes(disk: Path, file: Path) -> None:
 
 def killed_midway(disk: Path, file: Path) -> None:
     from hosttune.host import replace as module
-    from hosttune.host.replace import discard_leftovers, leftovers
+    from hosttune.host.replace import discard_leftovers, find_leftovers
 
     child = os.fork()
     if child == 0:
@@ -189,7 +189,7 @@ def killed_midway(disk: Path, file: Path) -> None:
         os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
     assert file.read_bytes() == b"old\n"
-    assert len(leftovers("/", str(file))) == 1
+    assert len(find_leftovers("/", str(file))) == 1
     discard_leftovers("/", str(file))
     assert sorted(os.listdir(disk)) == ["file.conf", "lost+found"]
     replaced(file)

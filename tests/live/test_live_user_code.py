@@ -28,7 +28,7 @@ from hosttune.host.process import locate
 from hosttune.measure.bench.read import noatime_view
 from hosttune.measure.bench.read_crew import Crew
 from hosttune.measure.bench.read_python import user_python
-from hosttune.measure.watch.target import scoped
+from hosttune.measure.watch.target import put_in_scope
 from hosttune.values import ABSENT, Unreadable
 from tests.live.namespace import ROOT
 
@@ -272,7 +272,7 @@ def test_no_program_is_found_by_the_path_of_who_asks(folder, monkeypatch):
         assert words[0] == locate("nsenter")
     assert not (folder / "who").exists()
     with contextlib.suppress(HosttuneError):  # without systemd there is no scope
-        assert scoped(("true",))[0] == locate("systemd-run")
+        assert put_in_scope(("true",))[0] == locate("systemd-run")
 
 
 @pytest.mark.parametrize(
@@ -693,13 +693,13 @@ MOUNTS = b"""\
 
 def test_folder_is_found_in_each_hierarchy():
     text = "4:name=systemd:/a\n3:cpu,cpuacct:/u:x\n0::/user.slice/b\n"
-    assert job_limits._folders(text, "", parse(MOUNTS), 7) == (
+    assert job_limits._find_folders(text, "", parse(MOUNTS), 7) == (
         "/sys/fs/cgroup/systemd/a", "/sys/fs/cgroup/cpu,cpuacct/u:x", "/sys/fs/cgroup/unified/user.slice/b",
     )  # fmt: skip
-    assert job_limits._folders("9:misc:/\n", "9:misc:/\n", parse(MOUNTS), 7) == ()
+    assert job_limits._find_folders("9:misc:/\n", "9:misc:/\n", parse(MOUNTS), 7) == ()
 
 
 @pytest.mark.parametrize("text", ["9:misc:/x\n", "9:pids:/x\n", "0::/../x\n", "0::/x (deleted)\n", ""])
 def test_group_that_cannot_be_entered_is_refused(text):
     with pytest.raises(job_limits._Unrepeatable):
-        job_limits._folders(text, "9:misc:/\n", parse(MOUNTS), 7)
+        job_limits._find_folders(text, "9:misc:/\n", parse(MOUNTS), 7)

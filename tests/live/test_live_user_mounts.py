@@ -184,7 +184,7 @@ def scenario_scratch(folder: Path) -> None:
     parent = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     mark = scratch.ScratchMark("token", f"{folder}/copies", 1, "1", "boot")
     try:
-        assert "was exchanged" in refusal(lambda: scratch._made(parent, "copies", mark))
+        assert "was exchanged" in refusal(lambda: scratch._make_folder(parent, "copies", mark))
     finally:
         os.mkdir = mkdir
 
@@ -307,7 +307,7 @@ from hosttune.host.gathered import list_files
 from hosttune.host.live import LiveReader
 late_mounts.ANSWER_S = named.ANSWER_S = 1.0
 named.served_mounts = lambda: ()  # mounted after the look at the mount table
-with lock.locked(sys.argv[2]):
+with lock.hold_lock(sys.argv[2]):
     print(LiveReader().stat(sys.argv[1] + "/file"))
     print(*list_files([sys.argv[1]]))
 leave(0)
@@ -326,5 +326,5 @@ def scenario_ends(folder: Path) -> None:
         words = (sys.executable, "-c", LOOK, folder / "eve", folder / "lock")
         done = subprocess.run(words, capture_output=True, text=True, timeout=60, cwd=ROOT, check=False)
         assert done.stdout.count("gives no answer") == 2, done.stdout + done.stderr
-        with lock.locked(str(folder / "lock")):
+        with lock.hold_lock(str(folder / "lock")):
             pass

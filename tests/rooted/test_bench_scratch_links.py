@@ -12,7 +12,7 @@ import pytest
 
 from hosttune.errors import HosttuneError
 from hosttune.measure.bench.place import look_at
-from hosttune.measure.bench.scratch import scratch
+from hosttune.measure.bench.scratch import make_scratch
 
 EVE = 1003
 
@@ -38,7 +38,7 @@ def exchange_for_link(top: Path) -> None:
 
 def refuse(top: Path, place, message: str) -> None:
     before = (top / "roots").stat().st_mtime_ns
-    with pytest.raises(HosttuneError, match=message), scratch(place, str(top / "state")):
+    with pytest.raises(HosttuneError, match=message), make_scratch(place, str(top / "state")):
         pass
     assert (top / "roots").stat().st_mtime_ns == before  # nothing was made and removed there
 
@@ -59,6 +59,6 @@ def test_link_of_a_user_that_was_named_is_refused_with_what_it_leads_to(places):
 def test_folder_of_a_user_and_a_link_of_roots_are_written_behind(places):
     (places / "link").symlink_to("eve/data")
     place = replace(look_at(str(places / "link")), target=str(places / "eve/data"))
-    with scratch(place, str(places / "state")) as (_, path):
+    with make_scratch(place, str(places / "state")) as (_, path):
         assert Path(path).parent == places / "eve/data"
     assert not list((places / "eve/data").iterdir())

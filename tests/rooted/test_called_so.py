@@ -46,7 +46,7 @@ def running(*words):
         child.stdin.flush()
         assert child.stdout.readline() == b"ready\n", child.stderr.read()
         try:
-            yield next(one for one in proc.processes() if one.pid == child.pid)
+            yield next(one for one in proc.list_processes() if one.pid == child.pid)
         finally:
             child.stdin.close()
             child.kill()
@@ -71,7 +71,7 @@ def acting(act):
     os.close(tell)
     try:
         assert os.read(told, 1) == b"x"
-        yield next(one for one in proc.processes() if one.pid == pid)
+        yield next(one for one in proc.list_processes() if one.pid == pid)
     finally:
         for fd in (go_on, waits, told):
             os.close(fd)
@@ -98,7 +98,7 @@ def test_setuid_program_that_a_user_started_as_sshd_is_no_sshd(folder_of_eve):
             comm, status = ((process / name).read_text(encoding="ascii") for name in ("comm", "status"))
             assert (comm, process.stat().st_uid) == ("sshd\n", 0)
             row = "LISTEN 0 5 127.0.0.1:22222 0.0.0.0:* ino:30 sk:1 <->\n"
-            listed = tuple(one for one in proc.processes() if one.pid == child.pid)
+            listed = tuple(one for one in proc.list_processes() if one.pid == child.pid)
             assert [one.uid for one in listed] == [EVE]
             reader = FakeReader(
                 links={f"{process}/fd/3": "socket:[30]"}, queries={reached.LISTENERS: row}, processes=listed
@@ -130,7 +130,7 @@ def test_title_of_a_user_s_process_is_no_batch_job():
         executable="/bin/bash", stdin=subprocess.PIPE, stdout=subprocess.PIPE, user=EVE, group=EVE, extra_groups=[],
     ) as child:  # fmt: skip
         assert child.stdout.readline() == b"ready\n"
-        found = [one for one in proc.processes() if one.pid == child.pid]
+        found = [one for one in proc.list_processes() if one.pid == child.pid]
         child.stdin.close()
     assert " ".join(found[0].command).startswith("slurmstepd: [4711.0]")
     assert (found[0].uid, jobs_of(found)) == (EVE, ())
@@ -190,11 +190,11 @@ def test_device_that_is_only_pointed_at_is_not_held():
 )
 def test_devices_are_told_by_their_numbers(target, kind, rdev, name):
     known = proc._known_devices("Character devices:\n195 nvidia\n510 nvidia-uvm\n511 kfd\n\nBlock devices:\n  7 loop\n")
-    assert proc._device(target, FileStatus(kind | 0o666, 0, 1, rdev, (0, 5)), known) == name
+    assert proc._name_device(target, FileStatus(kind | 0o666, 0, 1, rdev, (0, 5)), known) == name
 
 
 @pytest.mark.parametrize("end", ["\u2028", "\x0b", "\x85", "\r", "\x1e"])
 def test_name_of_a_control_group_is_no_line_of_its_own(end, tmp_path):
     content = f"1:name=systemd:/user.slice/user@{EVE}.service/x{end}0::/slurm/uid_0/job_7\n0::/user.slice\n"
     (tmp_path / "cgroup").write_bytes(content.encode())
-    assert proc._cgroup(str(tmp_path)) == "/user.slice"
+    assert proc._read_cgroup(str(tmp_path)) == "/user.slice"

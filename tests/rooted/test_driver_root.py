@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hosttune.host import driver_root, process
-from hosttune.host.driver_root import contained
+from hosttune.host.driver_root import make_contained
 from hosttune.host.live import LiveReader
 from hosttune.values import Unreadable
 
@@ -33,12 +33,12 @@ def root(monkeypatch):
 
 def test_host_with_its_own_nvidia_smi_is_asked_itself(root, monkeypatch):
     monkeypatch.setattr(driver_root, "locate", lambda name: f"/usr/bin/{name}")
-    assert contained(("nvidia-smi",), str(root)) == ()
+    assert make_contained(("nvidia-smi",), str(root)) == ()
 
 
 def test_host_without_such_a_container_has_none(root):
     (root / SMI).unlink()
-    assert contained(("nvidia-smi",), str(root)) == ()
+    assert make_contained(("nvidia-smi",), str(root)) == ()
 
 
 def test_it_runs_in_its_own_root_as_nobody_without_new_rights(root):
@@ -52,7 +52,7 @@ def test_it_runs_in_its_own_root_as_nobody_without_new_rights(root):
         (root / "bin").mkdir(exist_ok=True)
         if not (root / "bin" / name).exists():
             (root / "bin" / name).symlink_to(program)
-    command = contained(("nvidia-smi", "--query-gpu=name"), str(root))
+    command = make_contained(("nvidia-smi", "--query-gpu=name"), str(root))
     done = process.look(command, timeout_s=20)
     lines = done.text.splitlines()
     assert lines[:2] == ["65534", "65534"], done
@@ -80,13 +80,13 @@ def test_it_runs_in_its_own_root_as_nobody_without_new_rights(root):
 )
 def test_what_somebody_else_could_write_is_not_run(root, spoil, said):
     spoil(root)
-    answer = contained(("nvidia-smi",), str(root))
+    answer = make_contained(("nvidia-smi",), str(root))
     assert isinstance(answer, Unreadable)
     assert re.search(said, answer.reason), answer.reason
 
 
 def test_the_door_asks_it_where_the_host_has_none(root, monkeypatch):
-    monkeypatch.setattr(driver_root, "contained", lambda argv: contained(argv, str(root)))
+    monkeypatch.setattr(driver_root, "make_contained", lambda argv: make_contained(argv, str(root)))
     answer = LiveReader().query(("nvidia-smi", "-L"), timeout_s=20)
     assert answer.status != 0  # it was started: this root has no shell for the script
     assert "nvidia-smi" in answer.errors
@@ -96,7 +96,7 @@ def test_the_door_asks_it_where_the_host_has_none(root, monkeypatch):
 
 def test_without_roots_rights_it_says_what_is_needed(root, monkeypatch):
     monkeypatch.setattr(driver_root.os, "geteuid", lambda: 1000)
-    answer = contained(("nvidia-smi",), str(root))
+    answer = make_contained(("nvidia-smi",), str(root))
     assert answer == Unreadable(f"needs root: nvidia-smi is in the driver's container ({root})")
 
 
@@ -113,7 +113,7 @@ def beside(root):
 
 
 def test_nvidia_smi_of_googles_nodes_runs_as_nobody_with_its_own_libraries(beside):
-    command = contained(("nvidia-smi", "--query-gpu=name"), str(beside), str(beside))
+    command = make_contained(("nvidia-smi", "--query-gpu=name"), str(beside), str(beside))
     done = process.look(command, timeout_s=20)
     assert done.text.splitlines() == ["65534", "65534", f"{beside}/lib64", "--query-gpu=name"], done
     assert "--no-new-privs" in command
@@ -130,7 +130,7 @@ def test_nvidia_smi_of_googles_nodes_runs_as_nobody_with_its_own_libraries(besid
 )
 def test_nvidia_smi_of_googles_nodes_that_others_can_change_is_not_run(beside, spoil, said):
     spoil(beside)
-    command = contained(("nvidia-smi",), str(beside), str(beside))
+    command = make_contained(("nvidia-smi",), str(beside), str(beside))
     assert isinstance(command, Unreadable)
     assert re.search(said, command.reason), command.reason
 
@@ -145,7 +145,7 @@ def test_home_of_a_user_called_kubernetes_is_not_entered(root, monkeypatch):
     os.chown(home, 1001, 1001)
     looked = []
     monkeypatch.setattr(driver_root.os.path, "lexists", lambda path: looked.append(path) or os.path.exists(path))
-    assert contained(("nvidia-smi",), str(root), str(home / "bin/nvidia")) == ()
+    assert make_contained(("nvidia-smi",), str(root), str(home / "bin/nvidia")) == ()
     assert not [path for path in looked if path.startswith(str(home))]
     os.chown(home, 0, 0)
-    assert isinstance(contained(("nvidia-smi",), str(root), str(home / "bin/nvidia")), Unreadable)
+    assert isinstance(make_contained(("nvidia-smi",), str(root), str(home / "bin/nvidia")), Unreadable)

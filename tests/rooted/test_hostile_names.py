@@ -15,7 +15,7 @@ from hosttune.actions.trial import on_trial_text
 from hosttune.actions.trial_clock import announce
 from hosttune.actions.trial_state import TrialRecord, TrialRun, TrialState
 from hosttune.engine.policy import Policy
-from hosttune.engine.ready import ReadyState, Standing, begun, not_ready
+from hosttune.engine.ready import ReadyState, Standing, begin_state, not_ready
 from hosttune.host.door import Completed
 from hosttune.host.live import LiveReader, LiveWriter
 from hosttune.host.tree import FileTree
@@ -65,7 +65,7 @@ def jobs_seen(name: str) -> list[str]:
             os.mknod("/dev/nvidia0", 0o20666, os.makedev(1, 3))  # no driver opens a node of NVIDIA's here
             holder = subprocess.Popen([sys.executable, "-I", "-c", HOLDER, name], stdin=null, stdout=subprocess.PIPE)
             assert holder.stdout.readline() == b"ready\n"
-            os.write(writing, json.dumps(ready.jobs(LiveReader(), Policy())).encode())
+            os.write(writing, json.dumps(ready.list_jobs(LiveReader(), Policy())).encode())
             status = 0
         finally:
             if holder is not None:
@@ -88,7 +88,9 @@ def test_no_byte_of_the_name_steers_who_reads_it(tmp_path, name):
     hook.write_text("#!/bin/sh\n")
     hook.chmod(0o755)
     writer = Tree(tmp_path)
-    state = not_ready(begun(None, "boot", 0, ""), "hold", f"something has to be solved before: {'; '.join(found)}")
+    state = not_ready(
+        begin_state(None, "boot", 0, ""), "hold", f"something has to be solved before: {'; '.join(found)}"
+    )
     ready.keep_state(writer, state)
     for one in (state, ready.read_state(writer)):  # as it is, and as another command reads it
         ready.tell_state(writer, one)

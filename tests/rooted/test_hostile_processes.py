@@ -78,11 +78,11 @@ def test_endless_command_line_of_a_user_is_read_to_a_limit(endless, monkeypatch,
     monkeypatch.setattr(os, "read", lambda fd, size: sizes.append(len(content := read(fd, size))) or content)
     if not has_psutil:
         monkeypatch.setitem(__import__("sys").modules, "psutil", None)
-    found = {one.pid: one for one in proc.processes()}[endless]
+    found = {one.pid: one for one in proc.list_processes()}[endless]
     assert max(sizes) <= PROCESS_FILE + 1
     assert found.command[-1] == CUT
     assert sum(map(len, found.command)) <= COMMAND[0]
-    assert proc._variables(f"/proc/{endless}") == (CUT,)
+    assert proc._read_variables(f"/proc/{endless}") == (CUT,)
 
 
 def test_watch_of_an_endless_command_line_is_bounded(endless):
@@ -127,7 +127,7 @@ def test_process_whose_first_thread_has_ended_is_listed_with_its_devices():
         try:
             assert job.stdout
             assert job.stdout.readline() == "ended\n"
-            (found,) = (one for one in proc.processes() if one.pid == job.pid)
+            (found,) = (one for one in proc.list_processes() if one.pid == job.pid)
             assert (found.uid, found.devices) == (UID, ("/dev/zero",))
         finally:
             job.kill()

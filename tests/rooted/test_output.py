@@ -18,7 +18,7 @@ from hosttune.cli import app
 from hosttune.errors import HosttuneError
 from hosttune.host import output
 from hosttune.host.live import LiveWriter
-from hosttune.host.output import check_writable, open_stream, publish, save
+from hosttune.host.output import check_writable, open_stream, publish_file, save
 from hosttune.host.thread_ids import rights_of
 from hosttune.values import ABSENT, FileValue
 
@@ -228,11 +228,11 @@ def exporter(place) -> Path:
 
 
 def test_metrics_go_beside_debians_node_exporter(exporter):
-    for write in (lambda path: publish("/", path, METRICS), lambda path: LiveWriter().publish(path, METRICS)):
+    for write in (lambda path: publish_file("/", path, METRICS), lambda path: LiveWriter().publish(path, METRICS)):
         write(f"{exporter}/f.prom")
         assert (exporter / "f.prom").read_bytes() == METRICS.content
         assert (exporter / "f.prom").stat().st_uid == 0
-        publish("/", f"{exporter}/f.prom", ABSENT)
+        publish_file("/", f"{exporter}/f.prom", ABSENT)
         assert list(exporter.iterdir()) == []
     save(f"{exporter}/g.prom", b"x", 0o644)
 
@@ -256,7 +256,7 @@ def test_metrics_do_not_go_where_the_owner_of_the_folder_above_leads(place, expo
     else:
         turned(exporter, "mkdir", str(exporter))
     with pytest.raises(HosttuneError, match=f"root does not write through .*, because it belongs to uid {EVE}"):
-        publish("/", f"{exporter}/f.prom", METRICS)
+        publish_file("/", f"{exporter}/f.prom", METRICS)
     assert app.run(["health", "--format", "prometheus", "--output", f"{exporter}/h.prom"]) == 2
     assert [*victim.iterdir(), *exporter.iterdir()] == []
 

@@ -8,7 +8,7 @@ import pytest
 
 from hosttune.errors import Conflict, HosttuneError, Refused
 from hosttune.host import replace as module
-from hosttune.host.replace import discard_leftovers, leftovers, overwrite, remove, replace
+from hosttune.host.replace import discard_leftovers, find_leftovers, overwrite_bytes, remove, replace
 from hosttune.values import ABSENT, FileValue
 
 NEW = FileValue(b"new\n")
@@ -235,7 +235,7 @@ def test_leftovers_are_ours_by_name(file):
     ours.write_bytes(b"")
     (file.parent / ".file.conf.hosttune-x").write_bytes(b"")
     (file.parent / ".other.hosttune-0000000000000000").write_bytes(b"")
-    assert leftovers("/", str(file)) == (ours.name,)
+    assert find_leftovers("/", str(file)) == (ours.name,)
     discard_leftovers("/", str(file))
     assert sorted(os.listdir(file.parent)) == [".file.conf.hosttune-x", ".other.hosttune-0000000000000000", "file.conf"]
 
@@ -316,7 +316,7 @@ def test_new_file_has_its_mode_whatever_the_umask(tmp_path):
 
 def test_overwrite_keeps_the_place_on_the_disk(file):
     before = file.stat()
-    overwrite("/", str(file), b"new\n", expected=b"old\n")
+    overwrite_bytes("/", str(file), b"new\n", expected=b"old\n")
     after = file.stat()
     assert file.read_bytes() == b"new\n"
     assert (after.st_ino, after.st_mode, after.st_size) == (before.st_ino, before.st_mode, before.st_size)
@@ -324,16 +324,16 @@ def test_overwrite_keeps_the_place_on_the_disk(file):
 
 def test_overwrite_refuses_another_length(file):
     with pytest.raises(Refused, match="5 bytes cannot stand in the place of 4"):
-        overwrite("/", str(file), b"newer", expected=b"old\n")
+        overwrite_bytes("/", str(file), b"newer", expected=b"old\n")
     assert file.read_bytes() == b"old\n"
 
 
 def test_overwrite_of_what_somebody_changed_is_a_conflict(file):
     with pytest.raises(Conflict, match="changed in the meantime"):
-        overwrite("/", str(file), b"newer\n", expected=b"other\n")
+        overwrite_bytes("/", str(file), b"newer\n", expected=b"other\n")
     assert file.read_bytes() == b"old\n"
 
 
 def test_overwrite_of_what_is_gone_is_a_conflict(tmp_path):
     with pytest.raises(Conflict, match="not there any more"):
-        overwrite("/", str(tmp_path / "none"), b"a", expected=b"b")
+        overwrite_bytes("/", str(tmp_path / "none"), b"a", expected=b"b")

@@ -17,7 +17,7 @@ from hosttune.facts.storage.filesystems import look
 from hosttune.facts.sysfs import expand
 from hosttune.host.overlay import Overlay
 from hosttune.resources import address_kinds, wish_kinds
-from hosttune.resources.base import inverted
+from hosttune.resources.base import invert_change
 from hosttune.resources.containers.docker_file import PATH as DAEMON_JSON
 from hosttune.resources.file import lines_that_count
 from hosttune.resources.kernel.sysctl import proc_path
@@ -181,7 +181,7 @@ def test_what_is_taught_is_what_hosttune_does(name, rule, where):
     assert "edited by hand" not in {str(finding.hold.kind) for finding in again.findings}, does
     for step in undoes:
         do(door, step)
-    for change in map(inverted, changes):
+    for change in map(invert_change, changes):
         kind = address_kinds()[change.address.kind]
         present = kind.read(door, change.address.name)
         # an empty daemon.json may stay

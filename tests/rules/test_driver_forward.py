@@ -12,7 +12,7 @@ from hosttune.actions.undo import plan_undo, undo
 from hosttune.engine.catalog import builtin_catalog
 from hosttune.engine.policy import Policy
 from hosttune.facts import Facts
-from hosttune.facts.apt_get import simulation
+from hosttune.facts.apt_get import make_simulation
 from hosttune.host.door import BeforeReader, Completed
 from hosttune.host.overlay import Overlay
 from hosttune.values import Disturbs, Risk
@@ -20,7 +20,7 @@ from tests.unit.driver_machine import A100, H100, V100
 from tests.unit.test_driver_forward import AUGUST_2028, NOVEMBER_2027, RUBIN, host
 
 CATALOG = builtin_catalog()
-ASKS = simulation(())
+ASKS = make_simulation(())
 
 
 class Archive(BeforeReader):

@@ -25,7 +25,7 @@ from hosttune.engine.health import Fitness, judge
 from hosttune.engine.plan import waits_for_reboot
 from hosttune.engine.policy import Policy
 from hosttune.facts import Facts, RequestedNames
-from hosttune.facts.apt_get import simulation
+from hosttune.facts.apt_get import make_simulation
 from hosttune.facts.gpu.archives import parse_policy
 from hosttune.facts.packages import DATABASE, REPAIR
 from hosttune.host.door import Completed
@@ -60,7 +60,7 @@ RULES = ("gpu-driver", "gpu-driver-health", "gpu-next-kernel-modules", "gpu-fabr
 POLICY = Policy(today="2026-11-01")
 ONE_LINE = Page(screen=Screen(10_000))
 NVIDIA = "https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2404/x86_64  Packages"
-ASKS = simulation(())
+ASKS = make_simulation(())
 BOOT = re.compile(r"\breboot\b")
 NEGATED = re.compile(
     r"no reboot|not reboot|after `[^`]+` is solved|\n(?:drain the host and )?reboot|after a reboot|reboot mends that"

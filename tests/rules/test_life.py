@@ -9,7 +9,7 @@ import pytest
 from hosttune.actions.apply import apply
 from hosttune.actions.examine import examine
 from hosttune.actions.undo import plan_undo, undo
-from hosttune.engine.catalog import Catalog, assembled, builtin_catalog
+from hosttune.engine.catalog import Catalog, assemble_catalog, builtin_catalog
 from hosttune.engine.leftovers import find_orphans
 from hosttune.engine.lint import checked_rule
 from hosttune.engine.policy import Policy
@@ -40,7 +40,7 @@ want:
 
 def with_rule(text: str, name: str = "site-swappiness") -> Catalog:
     rule = checked_rule(text, f"{name}.yaml")
-    return assembled({**CATALOG.rules, rule.id: rule}, CATALOG.profiles)
+    return assemble_catalog({**CATALOG.rules, rule.id: rule}, CATALOG.profiles)
 
 
 def applied() -> Overlay:
@@ -119,7 +119,7 @@ def test_renamed_rule_is_no_leftover_and_is_undone_by_either_name(name):
     text = SITE.replace("site-swappiness", "memory-swap").replace("at_most: 1", "at_most: 10")
     rule = checked_rule(text + "renamed_from: [memory-swappiness]\n", "memory-swap.yaml")
     others = {name: one for name, one in CATALOG.rules.items() if name != "memory-swappiness"}
-    catalog = assembled({**others, rule.id: rule}, CATALOG.profiles)
+    catalog = assemble_catalog({**others, rule.id: rule}, CATALOG.profiles)
     policy = replace(ONLY, ignore=tuple({*catalog.profiles["base"].rules} - {"memory-swap"}))
     assert left_on(host, policy, catalog) == []
     session = examine(host, catalog, policy)
@@ -133,7 +133,7 @@ def test_renamed_rule_that_wants_another_value_says_what_clears_its_old_file():
         SITE.replace("site-swappiness", "memory-swap") + "renamed_from: [memory-swappiness]\n", "memory-swap.yaml"
     )
     others = {name: one for name, one in CATALOG.rules.items() if name != "memory-swappiness"}
-    catalog = assembled({**others, rule.id: rule}, CATALOG.profiles)
+    catalog = assemble_catalog({**others, rule.id: rule}, CATALOG.profiles)
     policy = replace(ONLY, ignore=tuple({*catalog.profiles["base"].rules} - {"memory-swap"}))
     (held,) = [f for f in examine(host, catalog, policy).plan().findings if f.rule == "memory-swap"]
     assert held.todo == "undo it first: sudo hosttune undo --rule memory-swappiness --yes"

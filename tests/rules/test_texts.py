@@ -25,7 +25,7 @@ from hosttune.engine.fleet import FleetAggregator
 from hosttune.engine.fleet_seen import seen_of_plan
 from hosttune.engine.policy import NO_DRAINS, Policy
 from hosttune.facts import Fact, Facts, RequestedNames
-from hosttune.facts.inventory import inventory
+from hosttune.facts.inventory import take_inventory
 from hosttune.host.overlay import Overlay
 from hosttune.host.record import RecordReader
 from hosttune.values import Finding, Verdict
@@ -70,7 +70,7 @@ def looked_at(name):
     host = Overlay(HOSTS[name]())
     session = examine(host, CATALOG, POLICY)
     plan = session.plan()
-    before = inventory(session.facts)
+    before = take_inventory(session.facts)
     table = driver_table(Facts(HOSTS[name](), RequestedNames(units=frozenset(UNITS))), DRIVER)
     receipt = apply(session, host, plan)
     back = plan_undo(examine(host, CATALOG, POLICY), receipt.run_id).plan if receipt.run_id else None

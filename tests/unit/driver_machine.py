@@ -10,7 +10,7 @@ import pytest
 
 from hosttune.choices.drivers.choice import DEFAULTS
 from hosttune.facts.apt_get import Transaction
-from hosttune.facts.base import UnknownFact, unread
+from hosttune.facts.base import UnknownFact, make_unread
 from hosttune.facts.gpu.archives import Offer
 from hosttune.facts.gpu.branch_table import own_table
 from hosttune.facts.gpu.branches import Branches
@@ -182,7 +182,7 @@ def machine(
         gsp_firmware=SimpleNamespace(failures=()),
         offers=Offers(
             {name: Offer(name, "", version, "", "Ubuntu") for name, version in dict(versions).items()},
-            unread("not in this record")
+            make_unread("not in this record")
             if untold is None
             else {name: Offer(name, "", "1", "", "Ubuntu") for name in untold},
             {name: Offer(name, "", "1", "", "Ubuntu") for name in at_next},

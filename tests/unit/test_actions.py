@@ -508,7 +508,7 @@ def test_value_that_went_with_its_device_is_undone_on_paper():
 def test_trigger_of_a_change_that_failed_does_not_wait_after_a_crash():
     host = Host()
     recorder = JournalWriter.start(host, new_run(host, read_journal(host), "apply", "d"))
-    recorder.failed(recorder.intent(change(SWAPPINESS, "60", "10", triggers=(Trigger("daemon-reload"),))), "no")
+    recorder.record_failure(recorder.intent(change(SWAPPINESS, "60", "10", triggers=(Trigger("daemon-reload"),))), "no")
     recover(host)
     assert read_journal(host).pending_triggers("boot") == ()
 

@@ -55,7 +55,7 @@ def host(monkeypatch):
     """A host that can be changed: it keeps what is done to it, in memory."""
     overlay = Overlay(read_record(str(RECORD)))
     monkeypatch.setattr(running, "open_writer", lambda **_: overlay)
-    monkeypatch.setattr(running, "locked", lambda **_: nullcontext())
+    monkeypatch.setattr(running, "hold_lock", lambda **_: nullcontext())
     monkeypatch.setattr("hosttune.cli.common.require_rights", lambda *_: None)
     monkeypatch.setattr("hosttune.host.open_reader", lambda **_: overlay)
     monkeypatch.setattr(os, "geteuid", lambda: 0)

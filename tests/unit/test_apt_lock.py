@@ -10,7 +10,7 @@ from hosttune.facts import apt_get as apt
 from hosttune.host.door import LOCK_HOLDER, Process
 from hosttune.host.live import LiveReader
 from hosttune.resources.packages import apt_lock, apt_wait
-from hosttune.resources.packages.apt_lock import LOCKS, holder
+from hosttune.resources.packages.apt_lock import LOCKS, find_holder
 from hosttune.resources.packages.apt_wait import wait_for_apt
 from hosttune.values import ABSENT, Unreadable
 from tests.unit.fake_reader import FakeReader
@@ -40,7 +40,7 @@ HELD = {
 
 @pytest.mark.parametrize(("held", "processes", "who"), HELD.values(), ids=HELD.keys())
 def test_holder_is_named(held, processes, who):
-    assert holder(host(held, processes)) == who
+    assert find_holder(host(held, processes)) == who
 
 
 HOLD = """
@@ -59,20 +59,20 @@ def test_kernel_tells_who_holds_a_lock_and_no_list_of_all_locks_is_read(kind, is
     answered = LiveReader.read
     monkeypatch.setattr(LiveReader, "read", lambda self, path: opened.append(path) or answered(self, path))
     monkeypatch.setattr(apt_lock, "LOCKS", (str(path),))
-    assert holder(LiveReader()) == ""
+    assert find_holder(LiveReader()) == ""
     held = subprocess.Popen([sys.executable, "-c", HOLD, path, kind], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     with held:
         assert held.stdout.readline() == b"held\n"
-        assert holder(LiveReader()).startswith(f"process {held.pid} (" if is_held else "") is True
-        assert bool(holder(LiveReader())) is is_held
+        assert find_holder(LiveReader()).startswith(f"process {held.pid} (" if is_held else "") is True
+        assert bool(find_holder(LiveReader())) is is_held
         held.stdin.close()
-    assert holder(LiveReader()) == ""
+    assert find_holder(LiveReader()) == ""
     assert "/proc/locks" not in opened
     assert LiveReader().lock_holder(str(tmp_path / "none")) is ABSENT
 
 
 def test_holder_is_nobody_where_the_kernel_does_not_tell():
-    assert holder(FakeReader({})) == ""
+    assert find_holder(FakeReader({})) == ""
 
 
 def test_wait_tells_at_once_whom_it_waits_for_and_goes_on_when_the_lock_is_free(monkeypatch):

@@ -8,16 +8,16 @@ import time
 import pytest
 
 from hosttune.measure.bench import low_priority
-from hosttune.measure.bench.bystanders import bystanders
-from hosttune.measure.bench.low_priority import quietly
+from hosttune.measure.bench.bystanders import list_bystanders
+from hosttune.measure.bench.low_priority import run_quietly
 
 
 def test_quiet_work_has_the_lowest_priority_and_leaves_ours():
     before = os.getpriority(os.PRIO_PROCESS, 0)
-    assert quietly(lambda _: os.getpriority(os.PRIO_PROCESS, 0)) == 19
+    assert run_quietly(lambda _: os.getpriority(os.PRIO_PROCESS, 0)) == 19
     assert os.getpriority(os.PRIO_PROCESS, 0) == before
     with pytest.raises(ZeroDivisionError):
-        quietly(lambda _: 1 // 0)
+        run_quietly(lambda _: 1 // 0)
 
 
 def test_quiet_work_is_told_to_end_when_its_caller_is_interrupted(monkeypatch):
@@ -37,7 +37,7 @@ def test_quiet_work_is_told_to_end_when_its_caller_is_interrupted(monkeypatch):
 
     monkeypatch.setattr(low_priority.threading.Thread, "join", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        quietly(work)
+        run_quietly(work)
     assert seen == ["ended"]
 
 
@@ -48,4 +48,4 @@ def test_bystanders_are_large_processes_of_others():
         {"pid": os.getpid(), "name": "hosttune", "username": "root", "rss_bytes": 9 << 30},
         {"pid": 12, "name": "java", "username": "carol", "rss_bytes": 10 << 30},
     ]
-    assert bystanders(rows) == ("java of carol (pid 12)", "python of alice (pid 10)")
+    assert list_bystanders(rows) == ("java of carol (pid 12)", "python of alice (pid 10)")

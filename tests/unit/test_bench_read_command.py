@@ -16,7 +16,7 @@ from hosttune.measure.bench.place import Place
 from hosttune.measure.bench.read import Decoder, ReadResult, Wanted
 from hosttune.measure.bench.read_python import Python
 from hosttune.measure.bench.read_sample import ReadSample
-from hosttune.measure.bench.reading import Limit, conclude
+from hosttune.measure.bench.reading import Limit, conclude_limit
 from tests.unit.schemas import faults
 from tests.unit.test_bench_read_verdict import DECODING, WAITING, figures
 
@@ -35,7 +35,9 @@ def result_of(found, **more):
         "/home/alice/venv/bin/python", "3.12.3", 1000, {"jpg": "Pillow 13.0.0"}, 30 << 20, 2997, 3,
         (("/data/set/\x1b[31m.jpg", "OSError: image file is truncated"),), (),
     )  # fmt: skip
-    made = ReadResult(PLACE, sample, found, conclude(found), decoder if found.decode else None, (), 2, 61.3, 7, False)
+    made = ReadResult(
+        PLACE, sample, found, conclude_limit(found), decoder if found.decode else None, (), 2, 61.3, 7, False
+    )
     return replace(made, **more)
 
 
@@ -47,7 +49,7 @@ def run(tmp_path, monkeypatch, capsys):
     """The command with a state folder of its own; it measures what `run.result` says."""
     folder = tmp_path / "bench"
     folder.mkdir(mode=0o700)
-    monkeypatch.setattr(state, "folder", lambda: str(folder))
+    monkeypatch.setattr(state, "name_folder", lambda: str(folder))
     for name, value in {"COLUMNS": "100", "NO_COLOR": "1"}.items():
         monkeypatch.setenv(name, value)
 
@@ -97,7 +99,7 @@ def test_read_with_verbose_tells_every_figure(run):
 def test_read_document_holds_to_its_schema_and_is_kept_to_be_quoted(run):
     status, out, _ = run("/data/set", "--format", "json")
     assert (status, faults(json.loads(out), "bench-read")) == (0, [])
-    (kept,) = results.stored()
+    (kept,) = results.list_stored()
     assert (kept.kind, kept.uuid, kept.kernel, kept.words["limit"]) == (
         "read",
         "uuid-data",
@@ -131,7 +133,7 @@ def test_read_words_arrive_as_they_were_typed(run):
 @pytest.mark.parametrize("text", ["", "0", "1,,2", "two", "1;2", "-1", "65", "²"])
 def test_levels_that_are_no_numbers_are_trouble(run, text):
     with pytest.raises(HosttuneError, match="these are not numbers from 1 to 64"):
-        bench_read.levels(text)
+        bench_read.parse_levels(text)
     assert run("/d", "--workers", text or ",")[0] == 2
 
 
@@ -141,14 +143,14 @@ def test_read_without_an_answer_ends_with_1(run):
     assert (status, spoiled.conclusion.limit) == (1, Limit.UNKNOWN)
     assert "limit: inconclusive; the host was busy" in out
     assert "knee" not in out
-    assert "knee" not in results.stored()[0].words["answer"]
+    assert "knee" not in results.list_stored()[0].words["answer"]
 
 
 def test_read_closed_gate_is_an_answer(run):
     status, out, err = run("/data/set", result=GateClosed("this host is busy", hint="wait"))
     assert (status, out) == (1, "")
     assert "not measured: this host is busy" in err
-    assert results.stored() == ()
+    assert results.list_stored() == ()
 
 
 def test_read_trouble_is_2(run):

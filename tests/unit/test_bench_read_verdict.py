@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from hosttune.engine.catalog import load_catalog
-from hosttune.measure.bench.reading import Figures, Limit, Pass, conclude, knee_of, measure_of, still_grows
+from hosttune.measure.bench.reading import Figures, Limit, Pass, conclude_limit, knee_of, measure_of, still_grows
 from hosttune.measure.cpus import Cpus
 from tests.unit.fake_reader import FakeReader
 
@@ -65,7 +65,7 @@ def figures(levels, *, cold=8_080, warm=88_000, device=1.0, decode=None, packed=
     ],
 )
 def test_conclude_table_names_the_limit(given, limit, knee, workers):
-    found = conclude(given)
+    found = conclude_limit(given)
     assert (found.limit, found.knee, found.workers) == (limit, knee, workers)
     assert found.reason
 
@@ -75,22 +75,22 @@ def test_conclude_table_names_the_limit(given, limit, knee, workers):
 )
 def test_one_worker_is_not_advised_where_it_brings_less_than_none(handed, cpus, workers):
     levels = sweep({1: 700, 2: 690}, [0.97, 0.97], cpus)
-    found = conclude(figures(levels, decode=700, cpus=cpus, handed=level(1, 700 * handed, 0.99, device=0.0)))
+    found = conclude_limit(figures(levels, decode=700, cpus=cpus, handed=level(1, 700 * handed, 0.99, device=0.0)))
     assert (found.knee, found.workers) == (1, workers)
     assert any("hands on 70%" in one.text for one in found.advice) == (handed < 1)
 
 
 def test_conclude_busy_host_keeps_its_reason():
-    assert conclude(figures(DECODING, spoiled="another job takes 2 CPUs")).reason == "another job takes 2 CPUs"
+    assert conclude_limit(figures(DECODING, spoiled="another job takes 2 CPUs")).reason == "another job takes 2 CPUs"
 
 
 @pytest.mark.parametrize(("levels", "ratio"), [(DECODING, 1 / 0.95 - 1), (WAITING, 1 / 0.06 - 1)])
 def test_conclude_wait_ratio_is_of_one_worker(levels, ratio):
-    assert conclude(figures(levels)).wait_ratio == pytest.approx(ratio)
+    assert conclude_limit(figures(levels)).wait_ratio == pytest.approx(ratio)
 
 
 def test_conclude_storage_that_outruns_decoding_is_said_not_to_limit():
-    texts = [one.text for one in conclude(figures(DECODING, decode=676)).advice]
+    texts = [one.text for one in conclude_limit(figures(DECODING, decode=676)).advice]
     assert any("12.0 times as fast as it decodes" in text for text in texts)
 
 
@@ -102,14 +102,14 @@ def test_conclude_storage_that_outruns_decoding_is_said_not_to_limit():
     ],
 )
 def test_conclude_packed_file_that_is_quicker_is_advised_where_storage_limits(levels, more, is_said):
-    texts = [one.text for one in conclude(figures(levels, packed=464, **more)).advice]
+    texts = [one.text for one in conclude_limit(figures(levels, packed=464, **more)).advice]
     assert any("4.3 times as fast" in text for text in texts) is is_said
 
 
 def test_conclude_every_rule_in_advice_exists():
     rules = load_catalog(FakeReader()).rules
     given = [DECODING, WAITING, HARD_DISK, OPENING]
-    found = [conclude(figures(one, cold=45, is_network=network)) for one in given for network in (False, True)]
+    found = [conclude_limit(figures(one, cold=45, is_network=network)) for one in given for network in (False, True)]
     named = {advice.rule for one in found for advice in one.advice} - {""}
     assert named
     assert named <= set(rules)

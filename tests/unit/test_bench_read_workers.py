@@ -17,9 +17,9 @@ from hosttune.measure.bench import read_crew, read_passes, read_program
 from hosttune.measure.bench.counters import DiskReading, Moment
 from hosttune.measure.bench.gates import GateClosed
 from hosttune.measure.bench.read_crew import Crew, WorkerDied
-from hosttune.measure.bench.read_passes import Chunk, Taker, chunks_of, disturbance, probe, write_shards
+from hosttune.measure.bench.read_passes import Chunk, Taker, chunks_of, describe_disturbance, probe_files, write_shards
 from hosttune.measure.bench.read_python import user_python
-from hosttune.measure.bench.read_sample import ReadSample, draw, evict, moves_atime, names_below
+from hosttune.measure.bench.read_sample import ReadSample, draw, evict_files, moves_atime, names_below
 from hosttune.measure.bench.reading import Pass
 from hosttune.measure.dataset import walk
 
@@ -137,10 +137,10 @@ def test_root_is_not_led_elsewhere_by_a_folder_that_was_exchanged(tmp_path, monk
         (data / "a" / "f").unlink()
         os.mkfifo(path)
     with pytest.raises(ValueError, match="not a regular file"):
-        read_program.opened(path.encode())
+        read_program.open_file(path.encode())
     with pytest.raises(FileNotFoundError):
-        read_passes._content(path, 100)
-    evict([path, path])
+        read_passes._read_content(path, 100)
+    evict_files([path, path])
 
 
 def test_pass_that_could_read_nothing_is_an_error(tmp_path):
@@ -152,7 +152,7 @@ def test_pass_that_could_read_nothing_is_an_error(tmp_path):
 
 
 def test_host_that_gets_busy_is_read_anyway_where_that_was_asked(tmp_path, monkeypatch):
-    monkeypatch.setattr(read_passes, "disturbance", lambda *_: "other programs use 2.0 processors")
+    monkeypatch.setattr(read_passes, "describe_disturbance", lambda *_: "other programs use 2.0 processors")
     (tmp_path / "one").write_bytes(b"x" * 9)
     with crew_of() as crew:
         crew.load([str(tmp_path / "one")])
@@ -262,7 +262,7 @@ def test_probe_hostile_file_is_counted_and_the_next_is_decoded(tmp_path, pillow,
         crew.load(paths)
         return crew
 
-    found = probe(make, range(5), float("inf"))
+    found = probe_files(make, range(5), float("inf"))
     assert found.good == (0, 2, 4)
     assert [number for number, _ in found.bad] == [1, 3]
     assert all(why in reason for _, reason in found.bad)
@@ -279,7 +279,7 @@ def test_probe_that_kills_again_and_again_is_given_up(tmp_path, pillow, monkeypa
         return crew
 
     with pytest.raises(HosttuneError, match="decoding is given up"):
-        probe(make, range(5), float("inf"))
+        probe_files(make, range(5), float("inf"))
 
 
 def test_run_that_loses_a_worker_is_an_error(tmp_path, pillow):
@@ -461,7 +461,7 @@ PASS = Pass(4, 100, 0, 10 << 20, 10 << 20, 1.0, 1.5, 1.2)
     ],
 )
 def test_disturbance_tells_the_workers_from_others(after, said):
-    assert disturbance(moment(10, 50, 5), after, PASS).replace("%", " %").replace("  %", " %") == said
+    assert describe_disturbance(moment(10, 50, 5), after, PASS).replace("%", " %").replace("  %", " %") == said
 
 
 def test_taker_goes_round_and_repeats_none_at_once():

@@ -12,7 +12,7 @@ import pytest
 from hosttune.cli import app
 from hosttune.measure.bench import results, scratch, state
 from hosttune.measure.bench.gates import GateClosed
-from hosttune.measure.bench.results import BenchResult, latest, save, stored
+from hosttune.measure.bench.results import BenchResult, find_latest, list_stored, save
 from hosttune.measure.bench.scratch import Leftover
 from hosttune.views.measure import bench as view
 from hosttune.views.page import Page
@@ -36,10 +36,10 @@ def where(tmp_path):
 
 def test_result_is_kept_and_read_back(where):
     save(READ, where)
-    assert latest("0b9c4e2e", where=where) == READ
-    assert latest("0b9c4e2e", "6.8.0-45-generic", where) == READ
-    assert latest("0b9c4e2e", "6.9", where) is None
-    assert latest("other", where=where) is None
+    assert find_latest("0b9c4e2e", where=where) == READ
+    assert find_latest("0b9c4e2e", "6.8.0-45-generic", where) == READ
+    assert find_latest("0b9c4e2e", "6.9", where) is None
+    assert find_latest("other", where=where) is None
 
 
 def test_result_of_a_bench_that_is_gone_is_passed_over(where):
@@ -49,22 +49,22 @@ def test_result_of_a_bench_that_is_gone_is_passed_over(where):
     for kind in ("atime", "tmp"):
         old = {**document, "kind": kind, "findings": [{"name": "read"}]}
         state.save(f"{kind}-0b9c4e2e-6.8.0-45-generic.json", json.dumps(old).encode(), where)
-    assert stored(where) == (READ,)
+    assert list_stored(where) == (READ,)
     assert results.from_json(json.dumps({**document, "findings": []}).encode()) == READ  # as it kept them
 
 
 def test_result_that_says_nothing_does_not_take_the_place_of_an_answer(where):
     later = replace(READ, measured_at="2026-11-21T10:00:00+00:00", words=SILENT)
     save(later, where)
-    assert latest("0b9c4e2e", where=where) == later
+    assert find_latest("0b9c4e2e", where=where) == later
     save(READ, where)
     save(later, where)
-    assert latest("0b9c4e2e", where=where) == READ
-    assert latest("0b9c4e2e", READ.kernel, where) == READ
-    assert stored(where) == (later, READ)
+    assert find_latest("0b9c4e2e", where=where) == READ
+    assert find_latest("0b9c4e2e", READ.kernel, where) == READ
+    assert list_stored(where) == (later, READ)
     again = replace(READ, measured_at="2026-11-22T10:00:00+00:00")
     save(again, where)
-    assert stored(where) == (again,)
+    assert list_stored(where) == (again,)
 
 
 def test_each_folder_that_was_read_keeps_its_answer_with_decoding_and_without(where):
@@ -76,11 +76,11 @@ def test_each_folder_that_was_read_keeps_its_answer_with_decoding_and_without(wh
     silent = read("/a", 4, python="/p", limit="inconclusive")
     for found in (one, other, plain, silent):
         save(found, where)
-    assert stored(where) == (silent, plain, other, one)
-    assert latest("0b9c4e2e", where=where) == plain
-    assert latest("0b9c4e2e", READ.kernel, where, lambda it: it.path == "/a" and "python" in it.words) == one
+    assert list_stored(where) == (silent, plain, other, one)
+    assert find_latest("0b9c4e2e", where=where) == plain
+    assert find_latest("0b9c4e2e", READ.kernel, where, lambda it: it.path == "/a" and "python" in it.words) == one
     save(read("/a", 5, python="/p"), where)
-    assert len(stored(where)) == 3
+    assert len(list_stored(where)) == 3
 
 
 def test_only_so_many_folders_that_were_read_are_kept(where, monkeypatch):
@@ -88,7 +88,7 @@ def test_only_so_many_folders_that_were_read_are_kept(where, monkeypatch):
     for day in range(1, 6):
         one = replace(READ, path=f"/{day}", measured_at=f"2026-11-{day:02}T10:00:00+00:00")
         save(one, where)
-    assert [one.path for one in stored(where) if one.kind == "read"] == ["/5", "/4", "/3"]
+    assert [one.path for one in list_stored(where) if one.kind == "read"] == ["/5", "/4", "/3"]
 
 
 def test_newest_result_counts_and_a_new_one_replaces_that_of_its_kernel(where):
@@ -96,8 +96,8 @@ def test_newest_result_counts_and_a_new_one_replaces_that_of_its_kernel(where):
     again = replace(newer, seed=8)
     for one in (newer, READ, again):
         save(one, where)
-    assert latest("0b9c4e2e", where=where) == again
-    assert stored(where) == (again, READ)
+    assert find_latest("0b9c4e2e", where=where) == again
+    assert list_stored(where) == (again, READ)
     assert len(os.listdir(where)) == 2
 
 
@@ -112,30 +112,30 @@ def test_name_of_a_result_leads_nowhere_else(where):
 def test_what_is_no_result_counts_as_not_there(where, content):
     state.save("read-0b9c4e2e-6.8.json", content, where)
     state.save("scratch-0.json", b"{}", where)
-    assert stored(where) == ()
-    assert latest("0b9c4e2e", where=where) is None
+    assert list_stored(where) == ()
+    assert find_latest("0b9c4e2e", where=where) is None
 
 
 def test_result_that_others_could_have_written_does_not_count(where):
     save(READ, where)
     (name,) = os.listdir(where)
     os.chmod(f"{where}/{name}", 0o620)
-    assert stored(where) == ()
+    assert list_stored(where) == ()
     os.chmod(f"{where}/{name}", 0o600)
-    assert stored(where) == (READ,)
+    assert list_stored(where) == (READ,)
     if os.geteuid() == 0:
         os.chown(f"{where}/{name}", 4711, 4711)
-        assert stored(where) == ()
+        assert list_stored(where) == ()
 
 
 def test_state_folder_is_that_of_the_user(monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    assert state.folder() == "/var/lib/hosttune/bench"
+    assert state.name_folder() == "/var/lib/hosttune/bench"
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.setenv("HOME", "/nonexistent/alice")
     for value, folder in (("/srv/state", "/srv/state"), ("", "/nonexistent/alice/.local/state"), ("x", None)):
         monkeypatch.setenv("XDG_STATE_HOME", value)
-        assert state.folder() == f"{folder or '/nonexistent/alice/.local/state'}/hosttune/bench"
+        assert state.name_folder() == f"{folder or '/nonexistent/alice/.local/state'}/hosttune/bench"
 
 
 def page(width: int = 80) -> Page:
@@ -154,7 +154,7 @@ def test_leftovers_are_named_with_the_way_out():
 @pytest.fixture
 def bench(monkeypatch, capsys, where):
     """The command line on results and folders of this test's own."""
-    monkeypatch.setattr(state, "folder", lambda: where)
+    monkeypatch.setattr(state, "name_folder", lambda: where)
     monkeypatch.setenv("COLUMNS", "80")
 
     def run(*argv):
@@ -174,14 +174,14 @@ def test_command_without_results_or_leftovers(bench):
 def test_documents_of_list_and_clean_hold_to_their_schemas(tmp_path, monkeypatch, capsys):
     where = tmp_path / "bench"
     where.mkdir(mode=0o700)
-    monkeypatch.setattr(state, "folder", lambda: str(where))
+    monkeypatch.setattr(state, "name_folder", lambda: str(where))
     save(READ)
     assert app.run(["bench", "list", "--format", "json"]) == 0
     listed = json.loads(capsys.readouterr().out)
     assert (faults(listed, "bench-list"), len(listed["results"])) == ([], 1)
     assert faults({**listed, "results": [{}]}, "bench-list") != []
     left = Leftover("scratch-1.json", "/data/.hosttune-bench-1")
-    monkeypatch.setattr(scratch, "leftovers", lambda: (left, replace(left, path="/data/.hosttune-bench-2")))
+    monkeypatch.setattr(scratch, "find_leftovers", lambda: (left, replace(left, path="/data/.hosttune-bench-2")))
     monkeypatch.setattr(scratch, "clean", lambda one: one is left)
     assert app.run(["bench", "clean", "--format", "json"]) == 1
     cleaned = json.loads(capsys.readouterr().out)
@@ -217,7 +217,9 @@ def refused(*_):
 
 def test_command_says_why_it_did_not_measure(bench, monkeypatch):
     monkeypatch.setattr("hosttune.measure.bench.read.bench_read", refused)
-    monkeypatch.setattr("hosttune.measure.bench.scratch.leftovers", lambda: (Leftover("n", "/data/.hosttune-bench-1"),))
+    monkeypatch.setattr(
+        "hosttune.measure.bench.scratch.find_leftovers", lambda: (Leftover("n", "/data/.hosttune-bench-1"),)
+    )
     status, out, err = bench("read", "/")
     assert (status, out) == (1, "")
     assert "a bench that was killed left /data/.hosttune-bench-1" in err

@@ -18,7 +18,7 @@ from hosttune.measure.bench import place as place_module
 from hosttune.measure.bench import scratch as module
 from hosttune.measure.bench import state
 from hosttune.measure.bench.place import look_at
-from hosttune.measure.bench.scratch import Leftover, clean, leftovers, scratch
+from hosttune.measure.bench.scratch import Leftover, clean, find_leftovers, make_scratch
 from hosttune.measure.bench.signals import ended_alike
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -26,10 +26,10 @@ CHILD = """
 import sys, time
 from dataclasses import replace
 from hosttune.measure.bench.place import look_at
-from hosttune.measure.bench.scratch import scratch
+from hosttune.measure.bench.scratch import make_scratch
 from hosttune.measure.bench.signals import ended_alike
 place = replace(look_at(sys.argv[1]), target=sys.argv[1])
-with ended_alike(), scratch(place, sys.argv[2]) as (fd, path):
+with ended_alike(), make_scratch(place, sys.argv[2]) as (fd, path):
     open(path + "/copy", "w").close()
     print(path, flush=True)
     time.sleep(60)
@@ -74,7 +74,7 @@ def test_scratch_is_private_and_gone_at_the_end(places):
     outside.write_text("stays", encoding="utf-8")
     seen = set()
     for _ in range(3):
-        with scratch(top_at(data), where) as (fd, path):
+        with make_scratch(top_at(data), where) as (fd, path):
             assert Path(path).parent == data
             assert os.path.samestat(os.fstat(fd), os.stat(path))
             assert stat.S_IMODE(os.stat(path).st_mode) == 0o700
@@ -92,7 +92,7 @@ def test_scratch_is_private_and_gone_at_the_end(places):
 @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError, SystemExit])
 def test_scratch_is_gone_after_an_error(places, error):
     data, where = places
-    with pytest.raises(error), scratch(top_at(data), where) as (_, path):
+    with pytest.raises(error), make_scratch(top_at(data), where) as (_, path):
         Path(path, "copy").write_text("", encoding="utf-8")
         raise error
     assert (os.listdir(data), os.listdir(where)) == ([], [])
@@ -105,7 +105,7 @@ def test_scratch_is_gone_after_a_signal(places, child, number):
     assert (os.listdir(data), os.listdir(where)) == ([], [])
 
 
-@pytest.mark.parametrize("step", ["_empty", "_write_mark"])
+@pytest.mark.parametrize("step", ["_empty_folder", "_write_mark"])
 def test_signal_while_scratch_is_made_or_removed_waits_until_that_is_done(places, monkeypatch, step):
     data, where = places
     original = getattr(module, step)
@@ -115,7 +115,7 @@ def test_signal_while_scratch_is_made_or_removed_waits_until_that_is_done(places
         return original(*arguments)
 
     monkeypatch.setattr(module, step, disturbed)
-    with pytest.raises(KeyboardInterrupt), ended_alike(), scratch(top_at(data), where) as (_, path):
+    with pytest.raises(KeyboardInterrupt), ended_alike(), make_scratch(top_at(data), where) as (_, path):
         Path(path, "copy").write_text("", encoding="utf-8")
     assert (os.listdir(data), os.listdir(where)) == ([], [])
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
@@ -128,24 +128,24 @@ def test_scratch_of_a_killed_bench_is_found_and_removed_when_asked(places, child
     outside.write_text("stays", encoding="utf-8")
     os.symlink(outside, child.path / "link")
     end(child, signal.SIGKILL)
-    (found,) = leftovers(where)
+    (found,) = find_leftovers(where)
     assert found.path == str(child.path)
     assert clean(found, where)
-    assert (os.listdir(data), os.listdir(where), leftovers(where)) == (["outside"], [], ())
+    assert (os.listdir(data), os.listdir(where), find_leftovers(where)) == (["outside"], [], ())
     assert outside.read_text(encoding="utf-8") == "stays"
 
 
 def test_scratch_of_a_running_bench_is_left_alone(places, child):
     _, where = places
     (note,) = os.listdir(where)
-    assert leftovers(where) == ()
+    assert find_leftovers(where) == ()
     assert not clean(Leftover(note, str(child.path)), where)
     assert child.path.is_dir()
 
 
 def test_scratch_that_is_held_in_another_process_namespace_is_left_alone(places, child, monkeypatch):
     _, where = places
-    monkeypatch.setattr(module, "_started", lambda _pid: "")  # its number says nothing here; its lock does
+    monkeypatch.setattr(module, "_read_start", lambda _pid: "")  # its number says nothing here; its lock does
     (note,) = os.listdir(where)
     assert not clean(Leftover(note, str(child.path)), where)
     assert (child.path / "copy").exists()
@@ -155,7 +155,7 @@ def test_scratch_of_an_earlier_boot_is_found(places, child, monkeypatch):
     _, where = places
     end(child, signal.SIGKILL)
     monkeypatch.setattr(module, "_boot_id", lambda: "another boot")
-    (found,) = leftovers(where)
+    (found,) = find_leftovers(where)
     assert clean(found, where)
 
 
@@ -191,7 +191,7 @@ def test_what_is_not_our_scratch_any_more_stays(places, child, tmp_path, trick):
     end(child, signal.SIGKILL)
     trick(child, victim)
     assert not clean(Leftover(note, str(child.path)), where)
-    assert leftovers(where) == ()
+    assert find_leftovers(where) == ()
     assert (victim / "file").read_text(encoding="utf-8") == "precious"
     assert os.path.lexists(child.path)
 
@@ -219,7 +219,7 @@ def test_scratch_of_a_bench_that_was_killed_before_its_mark_was_there_is_removed
         (child.path / name).unlink()
     if mark is not None:
         (child.path / "mark.json").write_text(mark, encoding="utf-8")
-    (found,) = leftovers(where)
+    (found,) = find_leftovers(where)
     assert clean(found, where)
     assert not child.path.exists()
 
@@ -236,7 +236,7 @@ def test_folder_that_was_exchanged_while_it_was_made_is_not_used(places, monkeyp
         theirs.rename(data / name)
 
     monkeypatch.setattr(module.os, "mkdir", exchanged)
-    with pytest.raises(HosttuneError, match="exchanged"), scratch(top_at(data), where):
+    with pytest.raises(HosttuneError, match="exchanged"), make_scratch(top_at(data), where):
         pass
     (stays,) = data.iterdir()
     assert os.listdir(stays) == ([file] if file else [])
@@ -251,7 +251,7 @@ def test_scratch_in_a_folder_that_hands_its_group_on_is_found(places):
     process.kill()
     process.wait(20)
     process.stdout.close()
-    (found,) = leftovers(where)
+    (found,) = find_leftovers(where)
     assert clean(found, where)
 
 
@@ -262,7 +262,7 @@ def test_note_that_names_something_else_removes_nothing(places):
     state.save("scratch-0123.json", json.dumps(mark).encode(), where)
     state.save("scratch-4567.json", b"{broken", where)
     assert not clean(Leftover("scratch-0123.json", ""), where)
-    assert leftovers(where) == ()
+    assert find_leftovers(where) == ()
     assert (data / "precious").is_dir()
 
 
@@ -284,7 +284,7 @@ def test_folder_that_cannot_be_written_in_is_refused(places, monkeypatch):
     monkeypatch.setattr(module.os, "access", lambda *_, **__: False)
     with (
         pytest.raises(HosttuneError, match="no folder that this user may write in"),
-        scratch(look_at(str(data)), where),
+        make_scratch(look_at(str(data)), where),
     ):
         pass
     assert os.listdir(where) == []
@@ -301,11 +301,11 @@ def test_folder_that_was_exchanged_for_a_link_is_not_written_in(places):
     (data.parent / "roots").mkdir()
     data.rename(data.parent / "moved")
     data.symlink_to("roots")
-    with pytest.raises(HosttuneError, match="was exchanged"), scratch(replace(place, target=place.path), where):
+    with pytest.raises(HosttuneError, match="was exchanged"), make_scratch(replace(place, target=place.path), where):
         pass
     data.unlink()
     (data.parent / "roots").rename(data)  # a folder, but another one
-    with pytest.raises(HosttuneError, match="was exchanged"), scratch(replace(place, target=place.path), where):
+    with pytest.raises(HosttuneError, match="was exchanged"), make_scratch(replace(place, target=place.path), where):
         pass
     assert (os.listdir(data), os.listdir(data.parent / "moved"), os.listdir(where)) == ([], [], [])
 

@@ -17,7 +17,7 @@ OF_OTHERS = {"cmdline", "environ", "exe", "iterdir", "glob", "open_files", "proc
 # The table: what it reads, who can write that, and the limit.
 DOORS = {
     "host/bounded.py": ("read_head", "names_in", "process_ids"),
-    "host/confined_child.py": ("confine",),
+    "host/confined_child.py": ("confine_self",),
     "host/gathered.py": ("_list_entries",),
     "host/named.py": ("_read_pipe",),
     "host/proc.py": ("_Look.devices",),
@@ -25,9 +25,9 @@ DOORS = {
     "host/usage.py": ("_Tally.add",),
     "measure/bench/read_crew.py": ("_Worker.answer",),
     "measure/bench/read_program.py": (
-        "ReadWorker.go", "read_through", "content", "with_pillow.decode", "with_wave.decode",
+        "ReadWorker.go", "read_through", "read_content", "with_pillow.decode", "with_wave.decode",
     ),
-    "measure/dataset/probe.py": ("_header",),
+    "measure/dataset/probe.py": ("_read_header",),
     "measure/dataset/walk.py": ("_Folder.__init__",),
     "measure/gpu/program.py": ("Program.lines",),
     "measure/watch/group.py": ("Group._inside",),
@@ -39,18 +39,28 @@ DOORS = {
 OWN = {
     "cli/app.py": ("main",),  # /dev/null for a closed stream
     "engine/compiled.py": ("_documents_from_yaml",),  # the package's rules
-    "host/apart.py": ("_relay",),  # what its own child prints
-    "host/in_time.py": ("_frames",),  # what its own child answers
-    "host/kept.py": ("_names", "_content", "_all_of", "_replace"),  # files of root only, 4 KiB or LIMIT of each
+    "host/apart.py": ("_relay_output",),  # what its own child prints
+    "host/in_time.py": ("_read_frames",),  # what its own child answers
+    "host/kept.py": (
+        "_list_names",
+        "_read_content",
+        "_all_of",
+        "_replace",
+    ),  # files of root only, 4 KiB or LIMIT of each
     "host/late_mounts.py": ("_take",),  # what its own child answers, and is asked
-    "host/lock.py": ("locked",),  # hosttune's lock
+    "host/lock.py": ("hold_lock",),  # hosttune's lock
     "host/output.py": ("save", "_save"),  # writes
-    "host/rehearsal_child.py": ("main", "units_in", "trial"),  # what its parent hands over, in a tmpfs of its own
-    "host/replace.py": ("_leftovers",),  # names beside a file that is about to change, in a folder of root
-    "host/state.py": ("names", "load", "save", "sweep"),  # files that only this user can write, LIMIT of each
+    "host/rehearsal_child.py": ("main", "units_in", "try_tmpfs"),  # what its parent hands over, in a tmpfs of its own
+    "host/replace.py": ("_find_leftovers",),  # names beside a file that is about to change, in a folder of root
+    "host/state.py": (
+        "list_names",
+        "load",
+        "save",
+        "sweep_drafts",
+    ),  # files that only this user can write, LIMIT of each
     "host/tree.py": ("parse_os_release",),  # writes to memory
-    "measure/bench/read_passes.py": ("write_shards", "_content", "cold_by_dropping_all"),  # size known, FILE_MOST
-    "measure/bench/scratch.py": ("_made", "_is_marked", "_empty"),  # folders of 0700 that a bench made
+    "measure/bench/read_passes.py": ("write_shards", "_read_content", "cold_by_dropping_all"),  # size known, FILE_MOST
+    "measure/bench/scratch.py": ("_make_folder", "_is_marked", "_empty_folder"),  # folders of 0700 that a bench made
     "measure/bench/signals.py": ("_answered_at_once.answer",),  # a pipe of its own
     "textfiles.py": ("module_names", "checkout_text", "template_text", "_why_not_ours"),  # the package's files
 }

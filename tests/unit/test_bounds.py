@@ -2,9 +2,9 @@
 
 import pytest
 
-from hosttune.engine.evaluate import merge_bounds, satisfiable
+from hosttune.engine.evaluate import is_satisfiable, merge_bounds
 from hosttune.resources.base import Bound, Operator, Wish
-from hosttune.resources.bounds import nearest, satisfies
+from hosttune.resources.bounds import choose_nearest, satisfies_wish
 
 LEAST, MOST, EXACT = Operator.AT_LEAST, Operator.AT_MOST, Operator.EXACTLY
 INCLUDES, EXCLUDES = Operator.INCLUDES, Operator.EXCLUDES
@@ -31,7 +31,7 @@ INCLUDES, EXCLUDES = Operator.INCLUDES, Operator.EXCLUDES
     ],
 )
 def test_bounds_are_satisfiable_where_some_value_keeps_all_of_them(bounds, expected):
-    assert satisfiable(tuple(Bound(*one) for one in bounds)) is expected
+    assert is_satisfiable(tuple(Bound(*one) for one in bounds)) is expected
 
 
 def test_rules_that_contradict_each_other_are_named_and_rules_that_meet_are_not():
@@ -66,5 +66,5 @@ def test_rules_that_contradict_each_other_are_named_and_rules_that_meet_are_not(
 )
 def test_value_is_changed_only_as_far_as_its_bounds_ask(present, bounds, within, written):
     wish = Wish("sysctl", "vm.x", "rule", "vm.x", {}, tuple(Bound(*one) for one in bounds))
-    assert satisfies(present, wish) is within
-    assert nearest(present, wish) == written
+    assert satisfies_wish(present, wish) is within
+    assert choose_nearest(present, wish) == written

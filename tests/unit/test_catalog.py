@@ -11,7 +11,7 @@ from hosttune.engine.catalog import RULES_FOLDER, builtin_catalog, load_catalog
 from hosttune.engine.compiled import builtin_documents
 from hosttune.engine.evaluate import evaluate, subject_of
 from hosttune.engine.lint import checked_rule, rule_faults
-from hosttune.engine.profile import build_profile, resolved
+from hosttune.engine.profile import build_profile, resolve_profiles
 from hosttune.engine.rule import Status, build_rule, choice_module
 from hosttune.engine.shapes import profile_faults
 from hosttune.engine.yamlio import load_document
@@ -151,7 +151,7 @@ def profile(text: str):
 
 
 def test_profile_takes_over_rules_and_params_and_leaves_out():
-    profiles = resolved(
+    profiles = resolve_profiles(
         {
             "a": profile("{id: a, title: a, why: a, rules: [x-one, x-two], params: {x-one: {value: 1, other: 2}}}"),
             "b": profile("{id: b, title: b, why: b, extends: a, rules: [x-three], without: [x-two]}"),

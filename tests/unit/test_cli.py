@@ -667,4 +667,4 @@ def test_modules_of_commands_import_nothing_of_the_engine(name):
 
 
 def test_saved_plan_is_read_strictly():
-    assert common.shell(["a b", "c"]) == "'a b' c"
+    assert common.quote_for_shell(["a b", "c"]) == "'a b' c"

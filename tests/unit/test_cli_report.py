@@ -15,7 +15,7 @@ import pytest
 
 from hosttune.actions import fleet as action
 from hosttune.cli import app
-from hosttune.host.gathered import list_files, paired
+from hosttune.host.gathered import list_files, pair_paths
 from tests.hosts.built import HOSTS
 from tests.unit.fleet_looks import document, entry, finding
 from tests.unit.schemas import faults
@@ -149,8 +149,8 @@ def test_pipe_in_a_folder_is_told_and_not_opened(run, put, tmp_path):
 
 def test_record_beside_a_result_is_read_only_where_it_is_wanted():
     paths = ["r/a.json", "r/records/a.json", "r/b.record.json", "r/./b.json", "r/records/c.json", "r/a.json"]
-    assert paired(paths, wants_records=False) == ["r/a.json", "r/b.json", "r/records/c.json"]
-    assert paired(paths, wants_records=True) == ["r/records/a.json", "r/b.record.json", "r/records/c.json"]
+    assert pair_paths(paths, wants_records=False) == ["r/a.json", "r/b.json", "r/records/c.json"]
+    assert pair_paths(paths, wants_records=True) == ["r/records/a.json", "r/b.record.json", "r/records/c.json"]
 
 
 def test_record_says_what_its_saved_check_says(run, tmp_path):

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from hosttune import __version__
 from hosttune.codec import (
-    canonical,
     change_from_json,
     change_to_json,
-    decoded,
-    dumps,
+    decode_as,
+    dump_json,
+    encode_canonically,
     finding_from_json,
     finding_to_json,
     plan_from_json,
@@ -23,7 +23,7 @@ from hosttune.codec import (
     to_json,
 )
 from hosttune.errors import BadInput
-from hosttune.facts.base import Fact, unread
+from hosttune.facts.base import Fact, make_unread
 from hosttune.facts.memory.memory import Memory
 from hosttune.measure.watch.tick import Pressure, Tick
 from hosttune.values import ABSENT, Action, Activation, Address, Change, FileValue, Risk, Trigger, Unreadable
@@ -43,7 +43,7 @@ CHANGE = Change(Address("sysctl", "vm.swappiness"), Action.UPDATE, "60", "10", "
 
 
 def through_text(data):
-    return json.loads(dumps(data))
+    return json.loads(dump_json(data))
 
 
 def same(one, other):
@@ -95,7 +95,7 @@ def test_file_that_is_no_text_is_written_in_base64():
 
 
 def test_fact_that_could_not_be_read_is_written_with_its_reason():
-    memory = Memory(**{name: unread("no /proc") for name in Memory.__dataclass_fields__})
+    memory = Memory(**{name: make_unread("no /proc") for name in Memory.__dataclass_fields__})
     assert isinstance(memory, Fact)
     assert to_json(memory)["total_bytes"] == {"type": "unreadable", "reason": "no /proc"}
 
@@ -196,7 +196,7 @@ def test_file_that_cannot_be_decoded_is_refused():
 
 def test_canonical_is_compact_sorted_and_ascii():
     change = replace(CHANGE, after="\u00fc\ud800", triggers=(Trigger("daemon-reload"),))
-    assert canonical([change]) == (
+    assert encode_canonically([change]) == (
         rb'[{"action":"update","activation":"now","address":"sysctl:vm.swappiness","after":"\u00fc\ud800",'
         rb'"rule":"memory-swappiness","triggers":[{"kind":"daemon-reload","name":""}]}]'
     )
@@ -206,7 +206,7 @@ def test_canonical_is_compact_sorted_and_ascii():
     "more", [{"reason": "x"}, {"details": ("x",)}, {"risk": Risk.HIGH}, {"reversible": "no, because"}], ids=str
 )
 def test_canonical_leaves_out_what_is_only_said(more):
-    assert canonical([replace(CHANGE, **more)]) == canonical([CHANGE])
+    assert encode_canonically([replace(CHANGE, **more)]) == encode_canonically([CHANGE])
 
 
 @pytest.mark.parametrize(
@@ -224,13 +224,13 @@ def test_canonical_leaves_out_what_is_only_said(more):
     ids=str,
 )
 def test_canonical_covers_what_is_done(more):
-    assert canonical([replace(CHANGE, **more)]) != canonical([CHANGE])
+    assert encode_canonically([replace(CHANGE, **more)]) != encode_canonically([CHANGE])
 
 
 def test_canonical_leaves_out_what_the_kernel_has_worked_out_and_no_other_value():
-    assert canonical([replace(CHANGE, before="59")]) == canonical([CHANGE])
+    assert encode_canonically([replace(CHANGE, before="59")]) == encode_canonically([CHANGE])
     unit = replace(CHANGE, address=Address("unit", "fstrim.timer"), before="disabled")
-    assert canonical([replace(unit, before="masked")]) != canonical([unit])
+    assert encode_canonically([replace(unit, before="masked")]) != encode_canonically([unit])
 
 
 def test_canonical_is_the_same_whatever_number_or_place_a_device_has_in_this_boot():
@@ -243,19 +243,19 @@ def test_canonical_is_the_same_whatever_number_or_place_a_device_has_in_this_boo
         replace(one, address=Address("sysfs", f"/sys/class/bdi/0:{39 + number}/max_ratio"))
         for number, one in enumerate(changes)
     ]
-    assert canonical(booted) == canonical(changes) == canonical(changes[::-1])
+    assert encode_canonically(booted) == encode_canonically(changes) == encode_canonically(changes[::-1])
     swapped = [replace(one, device=other.device) for one, other in zip(changes, changes[::-1], strict=True)]
-    assert canonical(swapped) != canonical(changes)
+    assert encode_canonically(swapped) != encode_canonically(changes)
 
 
 def test_canonical_covers_rights_of_a_file():
     files = [replace(CHANGE, after=FileValue(b"x", mode, uid)) for mode, uid in ((0o644, 0), (0o600, 0), (0o644, 1))]
-    assert len({canonical([change]) for change in files}) == 3
+    assert len({encode_canonically([change]) for change in files}) == 3
 
 
 def test_optional_and_decimal_fields_of_other_values_are_read():
-    assert decoded(Tick, {"at_s": 1, "seconds": 0.5, "job": {"cpu_some": 3}, "host": None}, "t") == Tick(
+    assert decode_as(Tick, {"at_s": 1, "seconds": 0.5, "job": {"cpu_some": 3}, "host": None}, "t") == Tick(
         1.0, 0.5, job=Pressure(3.0)
     )
     with pytest.raises(BadInput, match=r"t: job\.cpu_some: expected a number, found text"):
-        decoded(Tick, {"at_s": 1, "seconds": 0.5, "job": {"cpu_some": "3"}}, "t")
+        decode_as(Tick, {"at_s": 1, "seconds": 0.5, "job": {"cpu_some": "3"}}, "t")

@@ -6,7 +6,7 @@ import pytest
 
 from hosttune.errors import HosttuneError
 from hosttune.host import console as module
-from hosttune.host.console import Console, console, load, program
+from hosttune.host.console import Console, load, make_console, spell_program
 
 
 class Terminal(io.StringIO):
@@ -26,29 +26,29 @@ def environment(monkeypatch):
 
 def test_pipe_breaks_no_line_and_has_no_colour(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
-    assert console(io.StringIO()) == Console(0, is_terminal=False, has_colour=False)
+    assert make_console(io.StringIO()) == Console(0, is_terminal=False, has_colour=False)
 
 
 def test_terminal_has_its_own_columns_and_colour(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
-    assert console(Terminal()) == Console(132, is_terminal=True, has_colour=True)
+    assert make_console(Terminal()) == Console(132, is_terminal=True, has_colour=True)
 
 
 @pytest.mark.parametrize(("name", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])
 def test_no_colour_where_it_is_not_wanted(monkeypatch, name, value):
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv(name, value)
-    assert not console(Terminal()).has_colour
+    assert not make_console(Terminal()).has_colour
 
 
 def test_no_colour_without_a_term():
-    assert not console(Terminal()).has_colour
+    assert not make_console(Terminal()).has_colour
 
 
 @pytest.mark.parametrize(("value", "columns"), [("100", 100), ("", 132), ("wide", 132), ("0", 132), ("-5", 132)])
 def test_columns_of_the_environment_win_when_they_are_a_number(monkeypatch, value, columns):
     monkeypatch.setenv("COLUMNS", value)
-    assert console(Terminal()).columns == columns
+    assert make_console(Terminal()).columns == columns
 
 
 @pytest.mark.parametrize(
@@ -61,19 +61,19 @@ def test_columns_of_the_environment_win_when_they_are_a_number(monkeypatch, valu
     ],
 )
 def test_program_is_found_again_under_sudo(argv0, expected):
-    assert program(argv0, "/usr/bin/python3") == expected
+    assert spell_program(argv0, "/usr/bin/python3") == expected
 
 
 @pytest.mark.parametrize(("mode", "start"), [(0o755, ""), (0o644, "python3 ")])
 def test_program_of_the_self_contained_file_starts_as_it_can(mode, start, tmp_path):
     (tmp_path / "hosttune.pyz").touch(mode)
-    assert program(str(tmp_path / "hosttune.pyz")) == f"{start}{tmp_path}/hosttune.pyz"
+    assert spell_program(str(tmp_path / "hosttune.pyz")) == f"{start}{tmp_path}/hosttune.pyz"
 
 
 def test_program_of_a_checkout_is_its_run_script(tmp_path):
     for name in ("run", "pyproject.toml"):
         (tmp_path / name).touch()
-    assert program(str(tmp_path / "hosttune" / "__main__.py"), "/x/python") == str(tmp_path / "run")
+    assert spell_program(str(tmp_path / "hosttune" / "__main__.py"), "/x/python") == str(tmp_path / "run")
 
 
 def test_load_of_what_is_no_text_says_so(tmp_path):

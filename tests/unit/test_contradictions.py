@@ -7,7 +7,7 @@ import pytest
 from hosttune.actions.apply import apply
 from hosttune.actions.examine import examine
 from hosttune.actions.undo import plan_undo, undo
-from hosttune.engine.catalog import assembled, builtin_catalog
+from hosttune.engine.catalog import assemble_catalog, builtin_catalog
 from hosttune.engine.lint import checked_rule
 from hosttune.engine.policy import DataMount, Declared, Policy
 from hosttune.errors import HosttuneError
@@ -45,7 +45,9 @@ def session(door, **wants: str):
         lines = [one.split() for one in text.split(", ")]
         want = "\n".join(f"  - sysctl: {key}\n    {operator}: {value}" for key, operator, value in lines)
         rules.append(checked_rule(RULE.format(id=id_of(name), want=want), f"{id_of(name)}.yaml"))
-    catalog = assembled({**builtin_catalog().rules, **{rule.id: rule for rule in rules}}, builtin_catalog().profiles)
+    catalog = assemble_catalog(
+        {**builtin_catalog().rules, **{rule.id: rule for rule in rules}}, builtin_catalog().profiles
+    )
     return examine(door, catalog, Policy(select=tuple(rule.id for rule in rules), today="2026-01-01"))
 
 

@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from hosttune.actions.examine import examine
-from hosttune.engine.catalog import assembled, builtin_catalog, load_catalog
+from hosttune.engine.catalog import assemble_catalog, builtin_catalog, load_catalog
 from hosttune.engine.expressions import compile_text
 from hosttune.engine.lint import checked_rule, key_faults, lint_faults, rule_faults
 from hosttune.engine.policy import Policy
@@ -121,7 +121,7 @@ def test_folder_that_cannot_be_listed_is_trouble():
 def renamed():
     rule = checked_rule(RULE + "renamed_from: [site-swap]\n", "site-swappiness.yaml")
     base = builtin_catalog()
-    return assembled({**base.rules, rule.id: rule}, base.profiles)
+    return assemble_catalog({**base.rules, rule.id: rule}, base.profiles)
 
 
 def test_renamed_rule_is_found_by_its_old_name_with_a_note():
@@ -139,7 +139,7 @@ def test_deprecated_rule_still_runs_and_whoever_names_it_is_told():
     text = RULE + "status: deprecated\nreplaced_by: memory-swappiness\n"
     found = catalog(site_swappiness=text)
     policy = load_policy(FakeReader({"/etc/hosttune/policy.yaml": "select: [site-swappiness]"}), found)
-    assert "site-swappiness" in {rule.id for rule in policy.selected(found)}
+    assert "site-swappiness" in {rule.id for rule in policy.select_rules(found)}
     assert policy.notes == ("/etc/hosttune/policy.yaml: site-swappiness is deprecated; use memory-swappiness",)
 
 
@@ -163,7 +163,7 @@ want:
 def findings_of(text: str, files: dict[str, str], **reader):
     rule = checked_rule(text, "site-core-pattern.yaml")
     builtin = builtin_catalog()
-    chosen = assembled({**builtin.rules, rule.id: rule}, builtin.profiles)
+    chosen = assemble_catalog({**builtin.rules, rule.id: rule}, builtin.profiles)
     door = FakeReader({"/var/lib/dpkg/status": "", **files}, **reader)
     found = examine(door, chosen, Policy(today="2026-01-01").only(rule.id)).plan().findings
     return [one for one in found if one.rule == rule.id]
@@ -253,7 +253,7 @@ def test_approval_of_a_policy_is_of_the_custom_rules_that_it_runs_too():
     def digest(text: str, **chosen) -> str:
         found = catalog(site_swappiness=text)
         policy = Policy(**chosen)
-        return policy.digest_with(policy.selected(found))
+        return policy.digest_with(policy.select_rules(found))
 
     assert digest(RULE) == Policy().digest  # it does not run
     selected = {"select": ("site-swappiness",)}
@@ -288,7 +288,7 @@ def test_template_of_a_rule_is_one_of_ours_and_runs_nothing(tmp_path, form):
 
 def test_values_of_a_template_run_nothing(monkeypatch):
     text = "{{ value.__class__ }}"
-    monkeypatch.setitem(render.__globals__["_environment"]().loader.__dict__, "load_func", lambda _name: text)
+    monkeypatch.setitem(render.__globals__["_make_environment"]().loader.__dict__, "load_func", lambda _name: text)
     with pytest.raises(HosttuneError, match="SecurityError"):
         render("a-template.j2", value="")
 

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from hosttune.measure.dataset.census import Census
-from hosttune.measure.dataset.estimate import Pair, Stratum, combined_ratio, estimate, half_interval, runs
+from hosttune.measure.dataset.estimate import Pair, Stratum, combined_ratio, estimate, half_interval, split_in_runs
 
 PAGE = 4096
 
@@ -62,7 +62,7 @@ def test_exact_replaces_the_estimate_but_the_median():
     exact = Census()
     for key, size in (("JPEG", 10), ("JPEG", 5000), ("tar", 1 << 20)):
         exact.take(key, [size])
-    found = exact.corrected(estimate((Stratum("JPEG", 2, (10,)), Stratum("tar", 1, ())), PAGE))
+    found = exact.correct_sizes(estimate((Stratum("JPEG", 2, (10,)), Stratum("tar", 1, ())), PAGE))
     assert (found.total_bytes, found.margin_bytes, found.is_exact, found.looked_at) == (5010 + (1 << 20), 0, True, 3)
     assert (found.page_bytes, found.largest_bytes, found.median_bytes) == (4096 * 3 + (1 << 20), 1 << 20, 10)
     assert found.small_share == pytest.approx(2 / 3)
@@ -78,14 +78,14 @@ def test_estimate_counts_a_file_with_two_names_by_halves():
 
 def test_runs_are_cut_by_folder_and_size_with_about_as_many_bytes_and_files():
     items = [("b", 10)] * 40 + [("a", 1)] * 40 + [("a", 1000)] * 2
-    found = runs(items, 8, lambda one: one)
+    found = split_in_runs(items, 8, lambda one: one)
     assert sum(map(len, found)) == 82
     assert len(found) <= 8
     assert [one for run in found for one in run] == sorted(items)
     assert not any(("a", 1) in run and ("a", 1000) in run and len(run) > 22 for run in found)
-    assert runs([("a", 0)] * 5, 3, lambda one: one) != []
+    assert split_in_runs([("a", 0)] * 5, 3, lambda one: one) != []
     folders = [(f"{number:02}", 1) for number in range(20) for _ in range(30)]
-    found = runs(folders, 30, lambda one: one)
+    found = split_in_runs(folders, 30, lambda one: one)
     assert len(found) <= 30
     assert all(len({folder for folder, _ in run}) == 1 for run in found)
 
@@ -116,7 +116,7 @@ def test_combined_ratio_margin_holds_in_nineteen_of_twenty_samples():
         population.append((f"{number // 300}", size, size * (4 if number % 300 < 200 else 40) * random.uniform(0.5, 2)))
     true = sum(one[2] for one in population)
     total = sum(one[1] for one in population)
-    strata = runs(population, 40, lambda one: (one[0], one[1]))
+    strata = split_in_runs(population, 40, lambda one: (one[0], one[1]))
     held = 0
     for _ in range(300):
         groups = [(len(run), [Pair(*one[1:]) for one in random.sample(run, min(8, len(run)))]) for run in strata]

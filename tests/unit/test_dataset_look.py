@@ -341,7 +341,7 @@ def test_look_at_a_giant_that_no_sample_meets_does_not_say_that_it_fits(tmp_path
     npy(tmp_path, "giant", 1 << 40)
     monkeypatch.setattr(look_module, "Tally", lambda: Tally(sample=15, of_each=10))
     found = look(str(tmp_path), facts, Patience())
-    assert not any(one.path.endswith("/giant.npy") for one in look_module.chosen(counted(tmp_path)))
+    assert not any(one.path.endswith("/giant.npy") for one in look_module.choose_samples(counted(tmp_path)))
     assert (found.sizes.is_exact, found.sizes.total_bytes) == (True, 300 * 4_006 + 128 + (1 << 40))
     assert (found.page_cache.answer, found.decoded_fit.answer) == ("too large", "too large")
     assert found.decoded.native_bytes == pytest.approx(1 << 40, rel=0.001)
@@ -378,7 +378,7 @@ def test_large_files_for_which_there_was_no_time_are_a_stratum_of_the_sample(tmp
         edge = 100 + number
         (tmp_path / f"{number}.jpg").write_bytes(jpeg(edge, edge).ljust(20_000 + number, b"\1"))
     truth = sum(3 * (100 + number) ** 2 for number in range(150))
-    probe = sample_module.probe
+    probe = sample_module.probe_file
     seen = []
 
     def some(path, **words):
@@ -387,7 +387,7 @@ def test_large_files_for_which_there_was_no_time_are_a_stratum_of_the_sample(tmp
             raise PermissionError(13, "Permission denied")
         return probe(path, **words)
 
-    monkeypatch.setattr(sample_module, "probe", some)
+    monkeypatch.setattr(sample_module, "probe_file", some)
     found = look(str(tmp_path), facts, Patience())
     assert found.look.denied == 60
     assert 0 < abs(found.decoded.native_bytes - truth) <= found.decoded.margin_bytes < 0.3 * truth
@@ -632,7 +632,7 @@ def tried(data, tmp_path, monkeypatch):
     """Keeps a `bench read` of the data set; `tried(words, path=..., workers=...)`."""
     where = tmp_path / "state"
     where.mkdir(mode=0o700)
-    monkeypatch.setattr(state, "folder", lambda: str(where))
+    monkeypatch.setattr(state, "name_folder", lambda: str(where))
 
     def keep(words, path="", workers=3):
         kept = new_result(look_at(str(data)), 1, figures={"workers": workers}, words=words)

@@ -8,8 +8,8 @@ import pytest
 
 from hosttune.facts.cpu.cpu import Quota
 from hosttune.measure import page_cache
-from hosttune.measure.cpus import Cpus, limited, quotas, usable_cpus
-from hosttune.measure.dataset.room import Room, fit, inode_bytes, room
+from hosttune.measure.cpus import Cpus, find_quotas, join_limits, usable_cpus
+from hosttune.measure.dataset.room import Room, fit, inode_bytes, read_room
 from hosttune.measure.workers import WORKER_BYTES, start_workers
 
 GIB = 1 << 30
@@ -26,7 +26,7 @@ def tree(tmp_path, **files):
 
 def test_room_without_limits_is_available_memory(tmp_path):
     root = tree(tmp_path, **{"/proc/meminfo": MEMINFO, "/proc/self/cgroup": "0::/user.slice\n"})
-    assert room(root=root) == Room(40 * GIB, 40 * GIB, None, "available memory")
+    assert read_room(root=root) == Room(40 * GIB, 40 * GIB, None, "available memory")
 
 
 @pytest.mark.parametrize(
@@ -41,12 +41,12 @@ def test_room_without_limits_is_available_memory(tmp_path):
 )  # fmt: skip
 def test_room_within_a_control_group_is_its_limit(tmp_path, cgroup, files, limit, path):
     root = tree(tmp_path, **{"/proc/meminfo": MEMINFO, "/proc/self/cgroup": cgroup, **files})
-    assert room(root=root) == Room(limit * GIB, 40 * GIB, limit * GIB, f"limit of {path}")
+    assert read_room(root=root) == Room(limit * GIB, 40 * GIB, limit * GIB, f"limit of {path}")
 
 
 def test_room_within_a_wide_limit_is_available_memory(tmp_path):
     files = {"/proc/meminfo": MEMINFO, "/proc/self/cgroup": "0::/a\n", "/sys/fs/cgroup/a/memory.max": "107374182400\n"}
-    assert room(root=tree(tmp_path, **files)) == Room(40 * GIB, 40 * GIB, 100 * GIB, "available memory")
+    assert read_room(root=tree(tmp_path, **files)) == Room(40 * GIB, 40 * GIB, 100 * GIB, "available memory")
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_fit_says_a_word_only_where_the_whole_interval_does(low, high, answer):
 
 
 def test_fit_without_knowing_memory_is_unknown(tmp_path):
-    nowhere = room(root=str(tmp_path))
+    nowhere = read_room(root=str(tmp_path))
     assert (nowhere.bytes, nowhere.reason) == (0, "memory is not known")
     assert fit(5, nowhere).answer == "unknown"
 
@@ -94,15 +94,15 @@ def test_inodes_of_a_million_files_take_over_a_gigabyte():
 )  # fmt: skip
 def test_quotas_of_both_versions_are_found(tmp_path, cgroup, files, found):
     root = tree(tmp_path, **{"/proc/self/cgroup": cgroup, **files})
-    assert quotas(root=root) == tuple(Quota(*one) for one in found)
+    assert find_quotas(root=root) == tuple(Quota(*one) for one in found)
 
 
 def test_cpus_are_those_of_the_affinity_within_the_quota():
-    assert limited(8, ()) == Cpus(8.0, "8 usable CPUs")
-    assert limited(8, (Quota(16.0, "x"),)).usable == 8
-    tight = limited(8, (Quota(4.0, "wide"), Quota(1.5, "/sys/x/cpu.max")))
+    assert join_limits(8, ()) == Cpus(8.0, "8 usable CPUs")
+    assert join_limits(8, (Quota(16.0, "x"),)).usable == 8
+    tight = join_limits(8, (Quota(4.0, "wide"), Quota(1.5, "/sys/x/cpu.max")))
     assert (tight.usable, tight.whole, tight.reason) == (1.5, 1, "1.5 of 8 CPUs by /sys/x/cpu.max")
-    assert limited(8, (Quota(0.2, "x"),)).whole == 1
+    assert join_limits(8, (Quota(0.2, "x"),)).whole == 1
 
 
 def test_cpus_of_this_process_are_no_more_than_its_affinity():
@@ -148,7 +148,7 @@ def test_page_cache_of_a_file_just_written_is_all_there_by_both_calls(tmp_path):
     with place.open("rb") as file:
         info = os.fstat(file.fileno())
         assert page_cache.resident_bytes(file.fileno()) == 100_000
-        assert page_cache._mincore(file.fileno(), info) == 25
+        assert page_cache._ask_mincore(file.fileno(), info) == 25
     (tmp_path / "empty").touch()
     with (tmp_path / "empty").open("rb") as file:
         assert page_cache.resident_bytes(file.fileno()) == 0
@@ -156,13 +156,13 @@ def test_page_cache_of_a_file_just_written_is_all_there_by_both_calls(tmp_path):
 
 def test_page_cache_windows_of_a_huge_file_stay_inside_and_few():
     size = (1 << 45) + 12_345
-    windows = list(page_cache._windows(size))
+    windows = list(page_cache._spread_windows(size))
     assert len(windows) == 16
     assert all(
         offset % page_cache.PAGE == 0 and 0 <= offset < size - page_cache._WINDOW + page_cache.PAGE
         for offset in windows
     )
-    assert list(page_cache._windows(100 << 20)) == [0, 64 << 20]
+    assert list(page_cache._spread_windows(100 << 20)) == [0, 64 << 20]
 
 
 def test_page_cache_of_somebody_elses_file_is_not_told_by_mincore(tmp_path, monkeypatch):
@@ -171,4 +171,4 @@ def test_page_cache_of_somebody_elses_file_is_not_told_by_mincore(tmp_path, monk
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
     monkeypatch.setattr(os, "access", lambda *_, **__: False)
     with place.open("rb") as file:
-        assert page_cache._mincore(file.fileno(), os.fstat(file.fileno())) is None
+        assert page_cache._ask_mincore(file.fileno(), os.fstat(file.fileno())) is None

@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from hosttune.facts import Facts, unread
+from hosttune.facts import Facts, make_unread
 from hosttune.facts.storage.disks import Disk
-from hosttune.measure.underneath import overlay_places, underneath
+from hosttune.measure.underneath import find_underneath, overlay_places
 from hosttune.views.measure.dataset import place_text
 from tests.unit.fake_reader import FakeReader
 
@@ -85,7 +85,7 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_underneath_is_the_disk_at_the_bottom(name):
     lines, kind, layers, disks = CASES[name]
-    found = underneath("/data/set", host(*lines))
+    found = find_underneath("/data/set", host(*lines))
     assert (found.target, found.kind, found.layers) == ("/data", kind, layers)
     assert [f"{one.name} {one.medium}" for one in found.disks] == disks
     assert bool(found.note) == (kind == "unknown")
@@ -99,16 +99,16 @@ def test_underneath_in_a_virtual_machine_rotation_is_nobodys_word():
         "32 20 259:1 / /fast rw - ext4 /dev/nvme1n1 rw",
     ]
     facts = host(*lines, is_vm=True)
-    assert [underneath(path, facts).disks[0].medium for path in ("/data", "/more", "/fast")] == ["", "", "flash"]
-    assert not underneath("/more", facts).is_rotating
-    assert underneath("/data", host(*lines)).disks[0].medium == ""
-    assert underneath("/data", facts).transports == ("virtio",)
+    assert [find_underneath(path, facts).disks[0].medium for path in ("/data", "/more", "/fast")] == ["", "", "flash"]
+    assert not find_underneath("/more", facts).is_rotating
+    assert find_underneath("/data", host(*lines)).disks[0].medium == ""
+    assert find_underneath("/data", facts).transports == ("virtio",)
 
 
 def test_underneath_zfs_are_the_members_of_its_pool():
     member = SimpleNamespace(path="/dev/nvme0n1p1", fstype="zfs_member", label="tank")
     other = SimpleNamespace(path="/dev/sda", fstype="zfs_member", label="other")
-    found = underneath("/data", host("30 20 0:53 / /data rw - zfs tank/data rw", zfs=(member, other)))
+    found = find_underneath("/data", host("30 20 0:53 / /data rw - zfs tank/data rw", zfs=(member, other)))
     assert [one.name for one in found.disks] == ["nvme0n1"]
 
 
@@ -122,17 +122,17 @@ def test_underneath_a_loop_device_is_where_its_file_lies():
         "/sys/block/loop1/loop/backing_file": "/images/b.img\n", "/sys/block/loop2/loop/backing_file": "/x (deleted)\n",
     }  # fmt: skip
     facts = host(*lines, files=files)
-    found = underneath("/data/set", facts)
+    found = find_underneath("/data/set", facts)
     assert (found.fstype, found.target, found.kind) == ("ext4", "/data", "disk")
     assert found.layers == ("loop0 (/images/a.img)", "xfs on /images")
     assert [one.name for one in found.disks] == ["nvme0n1"]
-    assert [one.name for one in underneath("/part", facts).disks] == ["nvme0n1"]
-    assert "loop2" in underneath("/lost", facts).note
+    assert [one.name for one in find_underneath("/part", facts).disks] == ["nvme0n1"]
+    assert "loop2" in find_underneath("/lost", facts).note
 
 
 def test_underneath_a_loop_device_on_itself_ends():
     files = {"/sys/block/loop0/loop/backing_file": "/data/a.img\n", "/data/a.img": ""}
-    found = underneath("/data", host("30 20 7:0 / /data rw - ext4 /dev/loop0 rw", files=files))
+    found = find_underneath("/data", host("30 20 7:0 / /data rw - ext4 /dev/loop0 rw", files=files))
     assert found.kind == "unknown"
 
 
@@ -141,9 +141,9 @@ def test_underneath_an_overlay_is_where_its_upper_folder_lies():
         "30 20 0:60 / /merged rw,relatime - overlay overlay rw,lowerdir=/l,upperdir=/store/up,workdir=/store/work",
         "31 20 259:2 / /store rw,relatime - ext4 /dev/nvme0n1p1 rw",
     ]
-    found = underneath("/merged/set", host(*lines, folders=("/store/up",)))
+    found = find_underneath("/merged/set", host(*lines, folders=("/store/up",)))
     assert (found.kind, found.layers) == ("disk", ("overlay", "ext4 on /store"))
-    hidden = underneath("/merged/set", host(lines[0]))
+    hidden = find_underneath("/merged/set", host(lines[0]))
     assert (hidden.kind, hidden.note) == ("unknown", "an overlay whose folders are not visible from here")
 
 
@@ -168,9 +168,9 @@ def test_underneath_follows_links_and_tells_what_is_unknown():
     facts = host(
         "30 20 259:2 / /fast rw - ext4 /dev/nvme0n1p1 rw", links={"/home/set": "/fast/set"}, folders=("/fast/set",)
     )
-    assert underneath("/home/set", facts).target == "/fast"
-    facts.__dict__["disks"] = SimpleNamespace(all=unread("x"))
+    assert find_underneath("/home/set", facts).target == "/fast"
+    facts.__dict__["disks"] = SimpleNamespace(all=make_unread("x"))
     blind = Facts(FakeReader())
     blind.__dict__["host"] = SimpleNamespace(is_vm=False)
-    found = underneath("/data", blind)
+    found = find_underneath("/data", blind)
     assert (found.kind, bool(found.note)) == ("unknown", True)

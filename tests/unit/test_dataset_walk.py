@@ -9,7 +9,7 @@ import pytest
 
 from hosttune.errors import HosttuneError
 from hosttune.measure.dataset import walk as walk_module
-from hosttune.measure.dataset.probe import probe
+from hosttune.measure.dataset.probe import probe_file
 from hosttune.measure.dataset.walk import Walk, one_file
 
 
@@ -62,7 +62,7 @@ def test_probe_opens_nothing_but_regular_files(tmp_path, monkeypatch):
 
     monkeypatch.setattr(walk_module.os, "open", watched)
     for name in ("pipe", "link"):
-        assert probe(str(tmp_path / name), with_header=True) is None
+        assert probe_file(str(tmp_path / name), with_header=True) is None
     assert all(given & os.O_PATH for given in flags)
 
 
@@ -171,7 +171,7 @@ def test_walk_of_somebody_elses_tree_opens_it_plainly_and_tells_moved_times(tmp_
     assert names(walk) == ["/a/f"]
     assert walk.seen.moved_folders in {0, 1, 2}  # as the mount of this folder has it
     before = (tmp_path / "a" / "f").stat().st_atime_ns
-    found = probe(str(tmp_path / "a" / "f"), with_header=True)
+    found = probe_file(str(tmp_path / "a" / "f"), with_header=True)
     assert found.has_moved_atime == ((tmp_path / "a" / "f").stat().st_atime_ns != before)
 
 
@@ -191,10 +191,10 @@ def test_one_file_that_is_none_is_an_error(tmp_path, path, message):
 
 def test_probe_of_what_is_no_file_any_more_is_nothing(tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    assert probe(str(tmp_path / "pipe"), with_header=True) is None
-    assert probe(str(tmp_path / "gone"), with_header=True) is None
+    assert probe_file(str(tmp_path / "pipe"), with_header=True) is None
+    assert probe_file(str(tmp_path / "gone"), with_header=True) is None
     (tmp_path / "empty").touch()
-    assert probe(str(tmp_path / "empty"), with_header=True).was_read is False
+    assert probe_file(str(tmp_path / "empty"), with_header=True).was_read is False
 
 
 def test_places_behind_links_are_visited_once_each_and_the_walk_can_be_ended_between_them(tmp_path):

@@ -9,7 +9,7 @@ from hosttune.errors import HosttuneError
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.containers.docker import parse_daemon_json
 from hosttune.facts.network.reached import parse_addresses
-from hosttune.facts.reading import derived, parsed
+from hosttune.facts.reading import derive, parse_or_unknown
 
 DEEP = '{"a":' * 100_000
 HUGE = '{"a":' + "9" * 5000 + "}"
@@ -18,9 +18,9 @@ HUGE = '{"a":' + "9" * 5000 + "}"
 @pytest.mark.parametrize("text", [DEEP, HUGE], ids=["deep", "huge"])
 def test_text_that_json_refuses_is_unknown(text):
     with pytest.raises(UnknownFact, match=r"daemon\.json"):
-        derived(text, "/etc/docker/daemon.json", parse_daemon_json)
+        derive(text, "/etc/docker/daemon.json", parse_daemon_json)
     with pytest.raises(UnknownFact):
-        parsed(parse_daemon_json, text)
+        parse_or_unknown(parse_daemon_json, text)
     with pytest.raises(UnknownFact):
         parse_addresses(text)
 

@@ -3,11 +3,11 @@
 import pytest
 
 from hosttune.errors import Conflict, Refused
-from hosttune.facts.containers.docker_flags import expanded, flags
+from hosttune.facts.containers.docker_flags import expand_words, parse_flags
 from hosttune.host.door import Completed, Process
 from hosttune.host.overlay import Overlay
 from hosttune.resources import address_kinds
-from hosttune.resources.containers.docker_file import keys, name_of
+from hosttune.resources.containers.docker_file import name_of, split_keys
 from hosttune.values import Activation, FileValue, HoldKind, Verdict
 from tests.unit.wish_host import One, host
 
@@ -187,12 +187,12 @@ def test_key_that_changed_after_the_plan_is_a_conflict_that_names_it():
 
 def test_flags_are_read_as_dockerd_reads_them():
     words = ["-H", "fd://", "-sbtrfs", "--debug", "--log-opt=a=b", "--data-root", "/x"]
-    assert list(flags(words)) == [
+    assert list(parse_flags(words)) == [
         ("hosts", "fd://"), ("storage-driver", "btrfs"), ("debug", ""), ("log-opts", "a=b"), ("data-root", "/x"),
     ]  # fmt: skip
-    assert list(expanded(["a", "$X", "${X}", "$NO"], {"X": "b c"})) == ["a", "b", "c", "b c"]
+    assert list(expand_words(["a", "$X", "${X}", "$NO"], {"X": "b c"})) == ["a", "b", "c", "b c"]
 
 
 def test_name_of_keys_with_slashes_is_a_pointer():
     assert name_of(("a/b", "c~d")) == "a~1b/c~0d"
-    assert keys("a~1b/c~0d") == ("a/b", "c~d")
+    assert split_keys("a~1b/c~0d") == ("a/b", "c~d")

@@ -8,8 +8,8 @@ import pytest
 from hosttune.choices import dpkg_stop, next_kernel
 from hosttune.choices.dpkg_stop import Cause, find_stop, is_boot_full, repair_of
 from hosttune.choices.driver_states import mixed
-from hosttune.choices.driver_states.modules import dkms_failed, rejected
-from hosttune.choices.driver_states.packages import broken
+from hosttune.choices.driver_states.modules import dkms_failed, tell_of_rejected
+from hosttune.choices.driver_states.packages import tell_of_broken
 from hosttune.choices.drivers import install
 from hosttune.choices.drivers.choice import DriverChoice
 from hosttune.choices.next_kernel import is_compiled
@@ -104,7 +104,7 @@ def test_failed_build_gives_way_to_prebuilt_modules_of_every_kernel_that_needs_o
     assert stop.repair.startswith(INSTEAD)
     assert FAILED.log in stop.evidence
     assert "dpkg stopped half-way with" in stop.evidence
-    assert (broken(facts), dkms_failed(facts)) == (None, (stop.evidence, stop.repair))
+    assert (tell_of_broken(facts), dkms_failed(facts)) == (None, (stop.evidence, stop.repair))
     assert repair_of(facts) == stop.repair
 
 
@@ -218,7 +218,7 @@ def test_half_configured_dkms_package_counts_as_here():
 def test_interruption_without_a_cause_gets_the_generic_repair():
     facts = host(COMMON, paragraph("nvidia-utils-580", state=UNPACKED))
     assert find_stop(facts).cause is Cause.OTHER
-    assert broken(facts)[1] == REPAIR
+    assert tell_of_broken(facts)[1] == REPAIR
 
 
 def test_build_that_failed_for_no_half_way_package_stops_nothing():
@@ -310,7 +310,7 @@ def test_leftover_before_the_prebuilt_module_goes_and_no_package_does(log, known
     facts = host(
         *here, dkms=(BUILT,) if known else (), modules=(MODULE,), loaded="", secure_boot=not log, rejected_key=log
     )
-    said, way = rejected(facts)
+    said, way = tell_of_rejected(facts)
     assert "updates/dkms/nvidia.ko.zst belongs to no package" in said
     assert not any(word.endswith("-") for word in way.split())
     remove = f"sudo dkms remove nvidia/580.142 -k {RUNNING}"

@@ -13,7 +13,7 @@ from hosttune.choices.driver_states.told import BootOutlook
 from hosttune.choices.drivers.branch import describe_last
 from hosttune.choices.drivers.switches import SERVICE
 from hosttune.engine.catalog import builtin_catalog
-from hosttune.facts import Facts, UnknownFact, unread
+from hosttune.facts import Facts, UnknownFact, make_unread
 from hosttune.facts.apt_get import PackageStep, Transaction
 from hosttune.facts.apt_pins import Pin
 from hosttune.facts.base import Fact
@@ -830,7 +830,7 @@ class Silent(Fact):
 
 def test_evidence_that_cannot_be_read_is_unknown_and_the_rest_is_told():
     facts = host(loaded_version="580.95.05")
-    facts.nvidia = Silent(*[unread("needs root")] * 11)
+    facts.nvidia = Silent(*[make_unread("needs root")] * 11)
     found = states(facts)
     assert [one.name for one in found] == ["mismatch", "whether: GPU lost, nvidia-smi refuses, nvidia-smi missing"]
     assert found[1].way_out == ""
@@ -854,7 +854,7 @@ def test_wrong_flavour_is_a_fault_of_the_machine_unless_every_gpu_answers(change
 
 def test_wrong_flavour_is_not_known_where_it_is_not_known_whether_the_gpus_answer():
     facts = host(generations=("hopper", "volta"))
-    facts.nvidia = Silent(*[unread("needs root")] * 11)
+    facts.nvidia = Silent(*[make_unread("needs root")] * 11)
     assert names(facts) == ["whether: GPU lost, wrong flavour, nvidia-smi refuses, nvidia-smi missing"]
 
 

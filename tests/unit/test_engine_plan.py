@@ -7,14 +7,14 @@ import pytest
 
 from hosttune.engine.plan import (
     drop_repeated,
-    guarded,
+    guard_changes,
     hold_back,
+    list_unannounced,
     make_once,
     merge_findings,
     put_reboots_last,
     running_work,
     stage,
-    unannounced,
 )
 from hosttune.engine.policy import Policy
 from hosttune.engine.waiver import Waiver
@@ -169,10 +169,10 @@ def test_gpu_work_that_runs_or_may_run_holds_what_would_disturb_it(facts):
     assert held(disturbing, Policy(disturb=Disturbs.GPU_WORK, break_work=True), facts) == (HoldKind.NONE, True)
     assert held(change(), Policy(), facts) == (HoldKind.NONE, True)
     assert running_work(facts)
-    assert unannounced(disturbing, facts) == running_work(facts)
-    assert unannounced(change(), facts) == ()
+    assert list_unannounced(disturbing, facts) == running_work(facts)
+    assert list_unannounced(change(), facts) == ()
     shown = change(disturbs=Disturbs.GPU_WORK, details=tuple(f"breaks: {one}" for one in running_work(facts)))
-    assert unannounced(shown, facts) == ()
+    assert list_unannounced(shown, facts) == ()
 
 
 @pytest.mark.parametrize(
@@ -218,7 +218,7 @@ def test_rule_that_is_refused_is_held_where_nothing_else_holds_it_and_a_waiver_c
 
 def test_only_what_disturbs_gpu_work_says_what_it_breaks():
     disturbing = change(disturbs=Disturbs.GPU_WORK)
-    (first, second), hold = guarded((disturbing, change(B)), BUSY, may_break=True)
+    (first, second), hold = guard_changes((disturbing, change(B)), BUSY, may_break=True)
     assert (first.details, second.details, hold) == (("breaks: pid 7 computes",), (), Hold())
 
 

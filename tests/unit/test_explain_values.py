@@ -10,7 +10,7 @@ from hosttune.actions.examine import examine
 from hosttune.engine.catalog import builtin_catalog
 from hosttune.engine.policy import Policy
 from hosttune.values import Disturbs, Risk, Verdict
-from hosttune.views.explain import Explained, explain_json, explained
+from hosttune.views.explain import Explained, explain_json, explain_rule
 from hosttune.views.wording import Wording
 from tests.hosts.built import BUILT, RECORDED, reader
 from tests.hosts.kinds import NAMES, record_of
@@ -35,7 +35,7 @@ def looked_at(name):
     session = examine(door, CATALOG, POLICY)
     findings = session.plan(prove=False).findings
     for rule in CATALOG.rules.values():
-        yield rule, explained(rule, session.facts, POLICY, CATALOG, findings)
+        yield rule, explain_rule(rule, session.facts, POLICY, CATALOG, findings)
 
 
 def told(one):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hosttune.engine import expression_hints
 from hosttune.engine.evaluate import ExpressionNames
 from hosttune.engine.expression_helpers import gib_text, text_of
-from hosttune.engine.expression_hints import describe, item_of, name_type, options_of, plain, record
+from hosttune.engine.expression_hints import describe, item_of, name_type, options_of, record, simplify_hint
 from hosttune.engine.expressions import (
     CONSTANTS,
     HELPERS,
@@ -23,7 +23,7 @@ from hosttune.engine.expressions import (
 )
 from hosttune.errors import BadInput, HosttuneError, Where
 from hosttune.facts import Facts
-from hosttune.facts.base import Fact, UnknownFact, unread
+from hosttune.facts.base import Fact, UnknownFact, make_unread
 from hosttune.frozen import frozen
 from tests.unit.fake_reader import FakeReader
 
@@ -471,7 +471,7 @@ TOO_MUCH = {
 @pytest.mark.parametrize("text", TOO_MUCH.values(), ids=TOO_MUCH)
 def test_what_an_expression_makes_and_reads_has_a_bound(text):
     """Rules come with records and images: a small one must not take all memory, or hours."""
-    names = {"xs": {"a": 1}, "many": ["a"] * 10_000, "gone": unread("not there")}
+    names = {"xs": {"a": 1}, "many": ["a"] * 10_000, "gone": make_unread("not there")}
     with pytest.raises(
         HosttuneError, match=r"^rule.yaml:7: .{,200}: it takes more than 16,777,216 steps and characters"
     ):
@@ -520,7 +520,7 @@ def test_property_of_a_fact_is_asked_once_in_a_rule():
 # --- unknown facts
 # -----------------------------------------------------------------------------------------------------
 
-GONE = unread("permission denied")
+GONE = make_unread("permission denied")
 PARTLY = NAMES | {
     "host": Host(is_vm=GONE, memory_bytes=GONE, secure_boot=GONE, version=GONE),
     "disks": Disks((Disk("sda", is_rotational=GONE), Disk("sdb", is_rotational=True), Disk("sdc", parents=GONE))),
@@ -596,7 +596,7 @@ def test_answer_is_unknown_where_the_unknown_matters(text):
 
 
 def test_the_first_unknown_is_the_one_named():
-    host = Host(is_vm=unread("the first"), memory_bytes=unread("the second"), secure_boot=GONE, version=GONE)
+    host = Host(is_vm=make_unread("the first"), memory_bytes=make_unread("the second"), secure_boot=GONE, version=GONE)
     for text in ("host.is_vm and host.memory_bytes > 5", "host.is_vm or host.memory_bytes > 5"):
         with pytest.raises(UnknownFact, match=r"^the first$"):
             evaluate(text, PARTLY | {"host": host})
@@ -875,12 +875,16 @@ def test_every_helper_has_usage_doc_and_forms():
 
 def test_plain_brings_annotations_to_one_form():
     assert (
-        plain(list[int]) == plain(frozenset[int]) == plain(tuple[int, ...]) == plain(tuple[int, int]) == tuple[int, ...]
+        simplify_hint(list[int])
+        == simplify_hint(frozenset[int])
+        == simplify_hint(tuple[int, ...])
+        == simplify_hint(tuple[int, int])
+        == tuple[int, ...]
     )
-    assert plain(dict[str, list[int]]) == Mapping[str, tuple[int, ...]]
-    assert plain(list) == tuple[Any, ...]
-    assert plain(object) is Any
-    assert plain(Optional[int]) == int | None  # noqa: UP045
+    assert simplify_hint(dict[str, list[int]]) == Mapping[str, tuple[int, ...]]
+    assert simplify_hint(list) == tuple[Any, ...]
+    assert simplify_hint(object) is Any
+    assert simplify_hint(Optional[int]) == int | None  # noqa: UP045
 
 
 def test_record_is_a_type_with_fields():

@@ -208,7 +208,7 @@ def test_record_keeps_what_is_read_in_and_no_secrets(kind, path, content, kept):
     ],
 )  # fmt: skip
 def test_no_row_that_is_a_rule_is_passed_over_before_it_is_followed(row, monkeypatch):
-    monkeypatch.setattr(ageing_jobs, "tells", lambda text: True)
+    monkeypatch.setattr(ageing_jobs, "asks_access_times", lambda text: True)
     wanted = rules_in(rows_of(row), "x")
     monkeypatch.undo()
     assert wanted

@@ -7,7 +7,7 @@ import pytest
 
 from hosttune.facts import Facts, UnknownFact
 from hosttune.facts.base import known_items
-from hosttune.facts.baseline import PATH, learn_baseline, parse, written
+from hosttune.facts.baseline import PATH, learn_baseline, parse, write_learned
 from hosttune.host.record import RecordReader
 from tests.hosts.built import HOSTS, reader
 
@@ -37,7 +37,7 @@ def learned(**about):
 
 def held(kept, files=(), **more):
     """The baseline of a later look, where `kept` is what was learned."""
-    return changed({**dict(files), PATH: written(kept)}, **more).baseline
+    return changed({**dict(files), PATH: write_learned(kept)}, **more).baseline
 
 
 def test_nothing_learned_is_empty():
@@ -48,7 +48,7 @@ def test_nothing_learned_is_empty():
 
 def test_what_is_learned_is_read_back_whole():
     kept = learned()
-    assert parse(written(kept)) == kept
+    assert parse(write_learned(kept)) == kept
     parts = {part.name: part.amount for part in kept.parts}
     assert parts["GPUs"] == 8
     assert parts["GiB of memory"] == 2048

@@ -15,9 +15,9 @@ from hosttune.facts.gpu.candidates import (
     LIST,
     OLD_LIST,
     SEE,
+    describe_refusal,
     merge,
     parse_devices,
-    refusal,
 )
 from hosttune.facts.gpu.packaging import QUERY as SHOW
 from hosttune.host.door import Completed
@@ -160,8 +160,8 @@ def test_merge_joins_modules_and_marks_dkms():
     ],
 )
 def test_refusal_is_told_from_answers_and_noise(answer, said):
-    assert refusal(answer).startswith(said)
-    assert bool(refusal(answer)) is bool(said)
+    assert describe_refusal(answer).startswith(said)
+    assert bool(describe_refusal(answer)) is bool(said)
 
 
 def test_collect_asks_both_and_names_its_source():

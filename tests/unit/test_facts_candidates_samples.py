@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hosttune.facts.gpu.candidates import merge, parse_devices, refusal
+from hosttune.facts.gpu.candidates import describe_refusal, merge, parse_devices
 from hosttune.host.door import Completed
 from hosttune.host.ubuntu_drivers import parse_list, parse_sections
 from tests.unit.test_facts_candidates import GPU, LISTED, NOISE, OLD, PLUGIN, WIFI
@@ -53,7 +53,7 @@ def test_parse_devices_reads_every_offer_of_a_genuine_output(name):
     assert [one.name for one in found if one.is_recommended] == sorted(set(marked))
     third = re.findall(r"^driver   : (nvidia-\S+) - third-party", DEVICES[name], re.MULTILINE)
     assert {one.name for one in found if one.is_third_party} == set(third)
-    assert refusal(Completed(0, DEVICES[name].encode(), b"")) == ""
+    assert describe_refusal(Completed(0, DEVICES[name].encode(), b"")) == ""
 
 
 @needs_samples
@@ -135,6 +135,6 @@ def test_parse_list_of_every_beginning_of_an_output(size):
 def test_refusal_and_parsers_bear_any_lines(lines, status):
     text = "\n".join(lines)
     answer = Completed(status, text.encode(), "\n".join(STDERR).encode())
-    assert isinstance(refusal(answer), str)
+    assert isinstance(describe_refusal(answer), str)
     if parse_devices(text):
-        assert refusal(answer) == ""
+        assert describe_refusal(answer) == ""

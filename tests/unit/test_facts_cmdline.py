@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hosttune.facts import Facts, UnknownFact
-from hosttune.facts.kernel.cmdline import default_of, next_arguments, repeated
+from hosttune.facts.kernel.cmdline import default_of, find_repeated, next_arguments
 from hosttune.facts.kernel.module_options import parse_params, same_value
 from tests.unit.fake_reader import FakeReader
 
@@ -64,7 +64,7 @@ def test_repeated_same_value_twice_and_lists_are_no_contradiction():
         "panic=1",
         "panic=2",
     )
-    assert repeated(line) == ("panic=1, later panic=2",)
+    assert find_repeated(line) == ("panic=1, later panic=2",)
 
 
 def test_next_arguments_of_a_kernel_that_is_not_there():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hosttune.facts import Facts
-from hosttune.facts.base import raw
+from hosttune.facts.base import get_raw
 from hosttune.facts.commands import values_in
 from hosttune.values import FileValue, Unreadable
 from tests.unit.fake_reader import FakeReader
@@ -128,4 +128,4 @@ def test_cpufrequtils_sets_its_governor():
 def test_unit_that_cannot_be_read_is_left_out_and_a_folder_makes_all_unknown():
     assert commands({}, unreadable={UNIT: "no"}) == []
     facts = Facts(FakeReader(unreadable={"/etc/systemd/system": "no"}))
-    assert isinstance(raw(facts.commands, "all"), Unreadable)
+    assert isinstance(get_raw(facts.commands, "all"), Unreadable)

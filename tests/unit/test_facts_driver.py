@@ -9,12 +9,12 @@ from hosttune.facts.gpu.driver import (
     INSTALLER_LOG,
     NVIDIA_MODPROBE,
     branch_and_flavour,
+    find_transitional,
     is_driver_package,
     library_version,
     parse_loaded,
-    transitional,
 )
-from hosttune.facts.gpu.driver_modules import modinfo
+from hosttune.facts.gpu.driver_modules import make_modinfo
 from hosttune.host.door import Stat
 from hosttune.values import Unreadable
 from tests.unit.fake_reader import FakeReader
@@ -259,7 +259,7 @@ def test_driver_is_in_use_with_the_kind_of_module_that_is_installed(loaded, lice
     """After a switch from the closed to the open module of one version the old one stays loaded until the reboot."""
     files = {f"/lib/modules/{RELEASE}/modules.dep": "kernel/nvidia-580srv/nvidia.ko:\n"}
     files |= {"/proc/driver/nvidia/version": loaded} if loaded else {}
-    shown = {modinfo(RELEASE): f"version: 580.95.05\nlicense: {licence}\n"}
+    shown = {make_modinfo(RELEASE): f"version: 580.95.05\nlicense: {licence}\n"}
     assert driver_of(files, packages=SERVER_OPEN, queries=shown).is_in_use is is_in_use
 
 
@@ -375,7 +375,7 @@ def test_driver_persistenced_comes_with_a_package():
     ],
 )  # fmt: skip
 def test_transitional_packages_bring_another_branch_than_their_name_says(packages, empty_steps):
-    assert transitional(packages) == empty_steps
+    assert find_transitional(packages) == empty_steps
 
 
 def test_driver_of_very_many_packages_is_unknown():

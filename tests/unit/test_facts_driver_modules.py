@@ -16,7 +16,14 @@ from hosttune.facts.gpu.build_log import (
     NO_TOOL,
     error_in,
 )  # fmt: skip
-from hosttune.facts.gpu.driver_modules import config_of, kernel_of_log, modinfo, module_in, parse_modinfo, source_of
+from hosttune.facts.gpu.driver_modules import (
+    config_of,
+    kernel_of_log,
+    make_modinfo,
+    module_in,
+    parse_modinfo,
+    source_of,
+)
 from hosttune.host.door import Completed
 from hosttune.values import Unreadable
 from tests.unit.fake_reader import FakeReader
@@ -94,7 +101,7 @@ def test_parse_modinfo(output, found):
 
 
 def test_modules_of_the_running_and_the_next_kernel():
-    driver = two_kernels(following=DKMS, queries={modinfo(RELEASE): OPEN_INFO, modinfo(NEXT): CLOSED_INFO})
+    driver = two_kernels(following=DKMS, queries={make_modinfo(RELEASE): OPEN_INFO, make_modinfo(NEXT): CLOSED_INFO})
     running, following = driver.modules
     assert (running.kernel, running.source, running.version, running.is_open) == (
         RELEASE, "prebuilt", "580.126.20", True,
@@ -108,7 +115,7 @@ def test_modules_of_the_running_and_the_next_kernel():
 
 
 def test_modules_missing_for_the_next_kernel():
-    driver = two_kernels(following="kernel/x.ko:\n", queries={modinfo(RELEASE): OPEN_INFO})
+    driver = two_kernels(following="kernel/x.ko:\n", queries={make_modinfo(RELEASE): OPEN_INFO})
     assert not driver.has_module_for_next_kernel
     assert driver.has_module_for_running_kernel
     assert driver.module_for(NEXT) is None
@@ -123,12 +130,12 @@ def test_modules_ask_modinfo_only_for_kernels_that_have_one():
     (module,) = Facts(door).driver.modules
     assert (module.kernel, "modinfo" in {argv[0] for argv in door.asked}) == (NEXT, False)
     complete(module)
-    assert [argv for argv in door.asked if argv[0] == "modinfo"] == [modinfo(NEXT)]
+    assert [argv for argv in door.asked if argv[0] == "modinfo"] == [make_modinfo(NEXT)]
 
 
 def test_modules_of_debian_are_asked_for_by_their_name():
     driver = two_kernels(
-        "updates/dkms/nvidia-current.ko:\n", "", queries={modinfo(RELEASE, "nvidia-current"): CLOSED_INFO}
+        "updates/dkms/nvidia-current.ko:\n", "", queries={make_modinfo(RELEASE, "nvidia-current"): CLOSED_INFO}
     )
     assert [module.version for module in driver.modules] == ["580.126.09"]
 
@@ -143,7 +150,7 @@ def test_modules_of_debian_are_asked_for_by_their_name():
     ],
 )
 def test_modules_without_an_answer_of_modinfo_are_known_by_their_file(answer, reason):
-    driver = two_kernels(following="", queries={} if answer is None else {modinfo(RELEASE): answer})
+    driver = two_kernels(following="", queries={} if answer is None else {make_modinfo(RELEASE): answer})
     (module,) = driver.modules
     assert (module.kernel, module.source) == (RELEASE, "prebuilt")
     with pytest.raises(UnknownFact, match=reason):

@@ -75,11 +75,15 @@ def test_variables_that_mean_off_are_no_debugging():
 def test_environment_of_a_process_gives_known_names_and_plain_values_alone(tmp_path):
     text = "AWS_SECRET=hunter2\0NCCL_DEBUG=INFO\0CUDA_INJECTION64_PATH=/home/a/x.so\0TOKEN=t\0OMP_NUM_THREADS=4\0"
     (tmp_path / "environ").write_text(text)
-    assert proc._variables(str(tmp_path)) == ("CUDA_INJECTION64_PATH=(set)", "NCCL_DEBUG=INFO", "OMP_NUM_THREADS=4")
+    assert proc._read_variables(str(tmp_path)) == (
+        "CUDA_INJECTION64_PATH=(set)",
+        "NCCL_DEBUG=INFO",
+        "OMP_NUM_THREADS=4",
+    )
 
 
 def test_cpus_of_a_process_are_the_length_of_its_list():
-    assert proc._cpus(["Name:\tx", "Cpus_allowed_list:\t0-3,8,10-11"]) == 7
+    assert proc._count_cpus(["Name:\tx", "Cpus_allowed_list:\t0-3,8,10-11"]) == 7
 
 
 def test_answer_is_the_last_object_after_whatever_a_user_prints():

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from hosttune.facts.gpu.gpu_errors import ago, sxids_in, table, xids_in
+from hosttune.facts.gpu.gpu_errors import describe_ago, read_table, sxids_in, xids_in
 from hosttune.facts.gpu.nvidia_smi import MAX_MESSAGES, messages_in
 from hosttune.facts.gpu.ways_out import WAYS, RecoveryPlace, way_of
 from hosttune.facts.own_tables import read_own_table
@@ -38,7 +38,7 @@ def test_table_has_every_number_once_and_every_action_a_way_out():
     numbers = [int(row[1]) for row in ROWS if row[0] == "xid"]
     assert numbers == list(range(1, 177))
     assert {row[0] for row in ROWS} == {"xid", "nvlink5", "sxid", "alias"}
-    assert re.fullmatch(r"\d{4}-\d\d-\d\d", table().as_of)
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d", read_table().as_of)
     assert TEXT.count("# source: https://") == 3
     for row in ROWS:
         if row[0] == "xid":
@@ -152,7 +152,7 @@ def test_when_and_how_often():
     ("seconds", "words"), [(5, "just now"), (60, "1 minute ago"), (7200, "2 hours ago"), (90000, "1 day ago")]
 )
 def test_ago(seconds, words):
-    assert ago(seconds) == words
+    assert describe_ago(seconds) == words
 
 
 # Words of the log as in NVIDIA's catalogue, sheet "Xid 144-150 Decode".

@@ -20,10 +20,10 @@ from hosttune.facts.gpu.health_smi import (
     mig_devices_in,
     parse_number,
     parse_rows,
+    parse_word,
+    parse_yes,
     query_of,
     repairs_in,
-    word,
-    yes,
 )
 from hosttune.facts.gpu.nvidia import OLD_JOURNAL
 from hosttune.facts.gpu.nvidia_smi import QUERY
@@ -147,18 +147,18 @@ def test_number_with_and_without_unit(spelled, value):
 
 
 def test_word_mode_that_a_gpu_has_not_is_empty_and_an_error_is_unknown():
-    assert word("Enabled", "ecc") == "Enabled"
-    assert word("[N/A]", "ecc") == ""
+    assert parse_word("Enabled", "ecc") == "Enabled"
+    assert parse_word("[N/A]", "ecc") == ""
     with pytest.raises(ValueError, match="nvidia-smi says"):
-        word("[Unknown Error]", "ecc")
+        parse_word("[Unknown Error]", "ecc")
     with pytest.raises(ValueError, match="nvidia-smi says"):
-        word("ERR!", "ecc")
+        parse_word("ERR!", "ecc")
 
 
 def test_yes_words_counts_and_errors():
-    assert [yes(one, "x") for one in ("Yes", "No", "0", "3", "[N/A]")] == [True, False, False, True, False]
+    assert [parse_yes(one, "x") for one in ("Yes", "No", "0", "3", "[N/A]")] == [True, False, False, True, False]
     with pytest.raises(ValueError, match="nvidia-smi says"):
-        yes("[Unknown Error]", "x")
+        parse_yes("[Unknown Error]", "x")
 
 
 def test_parse_rows_lines_of_other_lengths_are_no_rows():

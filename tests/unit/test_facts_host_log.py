@@ -8,7 +8,7 @@ import pytest
 from hosttune.actions.record_encode import encode_record
 from hosttune.facts import Facts, UnknownFact
 from hosttune.facts.base import complete
-from hosttune.facts.kernel.host_log import MAX_LINES, chosen, died_in, lockups_in, modules_in, severities
+from hosttune.facts.kernel.host_log import MAX_LINES, choose_lines, count_severities, died_in, lockups_in, modules_in
 from hosttune.facts.kernel.kernel_log import (
     DAY_OLD,
     DMESG,
@@ -16,9 +16,9 @@ from hosttune.facts.kernel.kernel_log import (
     MISSED,
     NEWEST,
     lines_of,
-    merged,
+    merge_logs,
     message_of,
-    turned,
+    reverse_log,
 )
 from hosttune.host.door import Completed
 from hosttune.host.record import RecordingReader, RecordReader
@@ -100,7 +100,7 @@ def test_host_log_that_may_not_be_read_is_unknown():
 
 
 def test_host_log_is_bounded_and_no_storm_pushes_out_another_line():
-    kept = chosen(f"{LINES[0]}\n" + f"{LINES[1]}\n" * (MAX_LINES + 1))
+    kept = choose_lines(f"{LINES[0]}\n" + f"{LINES[1]}\n" * (MAX_LINES + 1))
     assert (len(kept), kept[0]) == (MAX_LINES + 1, LINES[0])
 
 
@@ -117,15 +117,15 @@ def test_host_log_looks_at_no_more_of_a_line_than_the_kernel_writes(part):
     line = f"1779990100.1 kernel: {part * (400_000 // len(part))}"
     assert [len(one) <= 2048 for one in lines_of(f"{line}\n{LINES[0]}\n")] == [True, True]
     before = process_time()
-    assert chosen(f"{line}\n{LINES[0]}\n")[-1] == LINES[0]
+    assert choose_lines(f"{line}\n{LINES[0]}\n")[-1] == LINES[0]
     words = message_of(line)[1]
-    lockups_in([words]), modules_in([words]), severities([words])
+    lockups_in([words]), modules_in([words]), count_severities([words])
     assert process_time() - before < 5  # what is quadratic takes a minute
 
 
 def test_host_log_errors_of_hardware_by_how_bad_they_were():
     check = "mce: [Hardware Error]: CPU 12: Machine Check{}: 0 Bank 7: {}"
-    seen = severities([
+    seen = count_severities([
         "{1}[Hardware Error]: event severity: corrected", "{2}[Hardware Error]: event severity: recoverable",
         "[Hardware Error]: event severity: fatal", check.format("", "8c00004000010091"),
         check.format(" Exception", "be00000000800400"), "mce: [Hardware Error]: Machine check events logged",
@@ -141,8 +141,8 @@ def test_host_log_machine_checks_as_amd_s_decoder_writes_them():
         AMD.format("UE", "-", "0xfc2000000000011b"), AMD.format("-", "Deferred", "0xdc2030000000011b"),
         AMD.format("CE", "-", "0x9c2040000000011b"),
     ]  # fmt: skip
-    assert severities(lines) == {"uncorrected": 2, "corrected": 1}
-    assert chosen("\n".join(lines)) == tuple(lines)
+    assert count_severities(lines) == {"uncorrected": 2, "corrected": 1}
+    assert choose_lines("\n".join(lines)) == tuple(lines)
 
 
 @pytest.mark.parametrize(
@@ -160,9 +160,9 @@ def test_host_log_what_was_left_from_before_the_boot_is_not_of_this_one():
     check = "mce: [Hardware Error]: CPU 12: Machine Check: 0 Bank 7: {}"
     bad, good, booted = check.format("be00000000800400"), check.format("8c00004000010091"), "Run /init as init process"
     firmware = "[Hardware Error]: event severity: recoverable"
-    assert severities([bad, good, firmware, booted]) == {"before": 2}
-    assert severities([booted, bad, good, f"{{1}}{firmware}"]) == {"uncorrected": 2, "corrected": 1}
-    assert severities([f"{{1}}{firmware}", booted]) == {"uncorrected": 1}
+    assert count_severities([bad, good, firmware, booted]) == {"before": 2}
+    assert count_severities([booted, bad, good, f"{{1}}{firmware}"]) == {"uncorrected": 2, "corrected": 1}
+    assert count_severities([f"{{1}}{firmware}", booted]) == {"uncorrected": 1}
 
 
 def test_host_log_corrected_errors_by_module():
@@ -201,7 +201,7 @@ def test_lines_that_both_have_are_told_once_though_their_clocks_differ():
 
 def test_lines_of_a_journal_keep_their_order_when_the_clock_is_set():
     journal = log_of("NVRM: a", at=NOW) + log_of("NVRM: b", at=NOW - 9000)
-    assert merged(journal, "", 600.0) == journal
+    assert merge_logs(journal, "", 600.0) == journal
 
 
 WRAPPED = "[ 5400.1] audit: type=1400\n"
@@ -307,7 +307,7 @@ def test_journal_is_read_from_its_end():
     assert "-r" in JOURNAL
     journal = log_of(LINES[2], at=NOW - 50) + log_of("NVRM: a\n  b", at=NOW - 90) + log_of(LINES[0], at=NOW - 7000)
     found = facts_of(journal, HEAD).kernel_log
-    assert found.journal == turned(journal)
+    assert found.journal == reverse_log(journal)
     assert [line.split()[0] for line in found.journal.splitlines()][::3] == [f"{NOW - 7000:.6f}", f"{NOW - 50:.6f}"]
     assert "NVRM: a\n  b\n" in found.journal
 
@@ -463,6 +463,6 @@ def test_place_where_the_kernel_died_stays_however_many_warnings_came_after():
     died = ("BUG: unable to handle page fault for address: ff11", "RIP: 0010:nvfs_free+0x12/0x40 [nvidia_fs]")
     warned = ("watchdog: BUG: soft lockup - CPU#1 stuck for 22s! [x:1]", "RIP: 0010:poll+0x1/0x2 [mlx5_core]")
     log = "".join(f"1780000000.000000 kernel: {text}\n" for text in (*died, *warned * (MAX_LINES + 1)))
-    texts = [line.partition("kernel: ")[2] for line in chosen(log)]
+    texts = [line.partition("kernel: ")[2] for line in choose_lines(log)]
     assert died_in(texts) == ("nvidia_fs",)
     assert len(texts) == MAX_LINES + 2

@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 import pytest
 
 from hosttune.facts import Facts
-from hosttune.facts.containers.known_holes import HoleRow, _found, own_table
+from hosttune.facts.containers.known_holes import HoleRow, _find_holes, own_table
 from hosttune.facts.gpu.archives import POLICY
 from tests.unit.fake_reader import FakeReader
 
@@ -65,12 +65,12 @@ def test_table_past_its_date_says_so_and_accuses_nobody(day, is_current):
 )  # fmt: skip
 def test_the_version_to_go_to_has_none_of_the_holes_that_makers_tell(package, version, fixed):
     rows = own_table()[0]
-    found = list(_found(rows, {package: version}))
+    found = list(_find_holes(rows, {package: version}))
     assert [one.fixed for one in found] == [fixed] * bool(fixed)
     if found:
         rest = [row.ids for row in rows if row.package == package and row.fix_for(version)]
         assert found[0].ids == ", ".join(rest)
-        assert not list(_found(rows, {package: fixed}))
+        assert not list(_find_holes(rows, {package: fixed}))
 
 
 def test_what_ubuntu_or_debian_built_is_not_compared():

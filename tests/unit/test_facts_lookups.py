@@ -8,7 +8,7 @@ import pytest
 
 from hosttune.actions.examine import examine
 from hosttune.actions.record import take_record
-from hosttune.engine.catalog import assembled, builtin_catalog
+from hosttune.engine.catalog import assemble_catalog, builtin_catalog
 from hosttune.engine.evaluate import evaluate
 from hosttune.engine.expression_values import MAX_RULE, Budget, OverBudget, value_of
 from hosttune.engine.expressions import compile_expression
@@ -135,7 +135,7 @@ def test_link_out_of_the_configuration_is_not_followed():
 def test_record_holds_what_a_rule_of_the_site_asked_and_replays_it():
     rule = checked_rule(RULE.replace("{condition}", 'sysctl["dev.raid.speed_limit_max"].number > 1'), "site-thing.yaml")
     builtin = builtin_catalog()
-    catalog = assembled({**builtin.rules, rule.id: rule}, builtin.profiles)
+    catalog = assemble_catalog({**builtin.rules, rule.id: rule}, builtin.profiles)
     policy = Policy(today="2026-01-01", select=("site-thing",)).only("site-thing")
     host = FakeReader({"/proc/sys/dev/raid/speed_limit_max": "200000\n", "/etc/hostname": "h\n"})
     record = take_record(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hosttune.facts.base import UnknownFact, raw
+from hosttune.facts.base import UnknownFact, get_raw
 from hosttune.facts.storage import mounts as module
 from hosttune.facts.storage.mounts import (
     asks_read_only,
@@ -96,7 +96,7 @@ def test_mount_that_a_user_made_over_a_mount_of_the_host_is_in_nobodys_way(fstab
     over = "31 {} 0:70 / {} ro,nosuid - fuse.sshfs eve@x:/ ro,user_id=1001,group_id=1001"
     found = mounts(DATA, over.format(30, "/data"), fstab=fstab, spaces={"/data": Space(1, 1, 1, 1)})
     assert (found.at["/data"].fstype, found.at["/data"].is_read_only) == ("ext4", False)
-    assert isinstance(raw(found.at["/data"], "total_bytes"), Unreadable)
+    assert isinstance(get_raw(found.at["/data"], "total_bytes"), Unreadable)
     beside = mounts(DATA, over.format(20, "/home/eve/x"), fstab=fstab)
     assert beside.at["/home/eve/x"].is_of_user
 
@@ -136,7 +136,7 @@ def test_space_of_a_network_mount_is_never_asked_for():
     mount = host.facts.mounts.at["/nfs"]
 
     assert mount.is_network
-    assert isinstance(raw(mount, "total_bytes"), Unreadable)
+    assert isinstance(get_raw(mount, "total_bytes"), Unreadable)
     assert "/nfs" not in host.writer.base.seen
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from hosttune.facts import Facts, UnknownFact
-from hosttune.facts.network.nccl import fits_none, prefixes, takes
+from hosttune.facts.network.nccl import fits_none, parse_prefixes, takes_port
 from hosttune.values import Unreadable
 from tests.unit.fake_reader import FakeReader
 from tests.unit.growth import count_calls
@@ -25,7 +25,7 @@ def nccl(*lines, **files):
     ],
 )  # fmt: skip
 def test_list_of_names_is_taken_apart(value, parts):
-    assert prefixes(value) == parts
+    assert parse_prefixes(value) == parts
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_entry_that_cannot_be_read_is_unknown():
     [("mlx5", True), ("=mlx5", False), ("^mlx5_0", False), ("mlx5_0:1", True), ("mlx5_0:2", False), ("^mlx5_0:2", True), ("", True)],
 )  # fmt: skip
 def test_card_that_a_list_takes(value, taken):
-    assert takes(value, "mlx5_0/1") is taken
+    assert takes_port(value, "mlx5_0/1") is taken
 
 
 def test_time_grows_linearly_with_what_is_set():

@@ -18,6 +18,7 @@ from hosttune.facts.gpu.nvidia_lost import silent_gpus, told_by_log
 from hosttune.facts.gpu.nvidia_smi import (
     MAX_MESSAGES,
     QUERY,
+    is_rejected,
     is_vgpu_name,
     legacy_branch,
     messages_in,
@@ -26,7 +27,6 @@ from hosttune.facts.gpu.nvidia_smi import (
     not_for_open,
     not_in_release,
     parse_smi,
-    rejected,
     sentences_of,
     why_refused,
 )
@@ -179,8 +179,8 @@ def test_sentences_over_several_lines():
     ],
 )
 def test_rejected_by_every_sentence(line):
-    assert rejected(messages_in(line))
-    assert not rejected(messages_in(NOISE + LOADING))
+    assert is_rejected(messages_in(line))
+    assert not is_rejected(messages_in(NOISE + LOADING))
 
 
 def gone(log):

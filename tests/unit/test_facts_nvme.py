@@ -7,7 +7,7 @@ import json
 import pytest
 
 from hosttune.facts import Facts, UnknownFact
-from hosttune.facts.storage.nvme import question
+from hosttune.facts.storage.nvme import make_question
 from hosttune.host.door import Completed
 from hosttune.values import ABSENT, Unreadable
 from tests.unit.fake_reader import FakeReader
@@ -24,8 +24,8 @@ SMARTCTL = {
     "critical_warning": 0, "temperature": 42, "available_spare": 100, "available_spare_threshold": 10,
     "percentage_used": 3, "media_errors": 7,
 }  # fmt: skip
-NVME = question("nvme", "nvme0")
-CTL = question("smartctl", "nvme0")
+NVME = make_question("nvme", "nvme0")
+CTL = make_question("smartctl", "nvme0")
 
 
 def host(

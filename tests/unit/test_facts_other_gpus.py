@@ -7,7 +7,7 @@ import pytest
 from hosttune.facts import Facts
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.gpu.other_gpus import errors_in
-from hosttune.facts.inventory import inventory, machine
+from hosttune.facts.inventory import describe_machine, take_inventory
 from hosttune.values import Unreadable
 from tests.unit.fake_reader import FakeReader
 
@@ -92,6 +92,6 @@ def test_machine_and_hardware_name_them():
     base = f"{PCI}/0000:1b:00.0"
     files = {f"{base}/vendor": "0x1002", f"{base}/device": "0x74a1", f"{base}/class": "0x120000", "/sys/bus/x": ""}
     facts = Facts(FakeReader(files))
-    assert machine(facts)["GPUs"] == "1 x AMD Instinct MI300X"
-    assert inventory(facts).hardware["GPU"] == "AMD 0x74a1"
-    assert inventory(facts).settings["GPUs"] == "1"
+    assert describe_machine(facts)["GPUs"] == "1 x AMD Instinct MI300X"
+    assert take_inventory(facts).hardware["GPU"] == "AMD 0x74a1"
+    assert take_inventory(facts).settings["GPUs"] == "1"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hosttune.actions.record_encode import encode_record
 from hosttune.facts import Facts
 from hosttune.facts.gpu.gpus import DEVICES
-from hosttune.facts.gpu.packaging import QUERY, aliases_in, matched, parse_show, stanzas
+from hosttune.facts.gpu.packaging import QUERY, aliases_in, match_devices, parse_show, parse_stanzas
 from hosttune.host.door import Completed
 from hosttune.host.record import RecordingReader, RecordReader
 from hosttune.values import ABSENT, Unreadable
@@ -116,7 +116,7 @@ def test_driver_without_aliases_is_an_empty_step(name, leads_to):
 
 
 def test_text_of_a_description_is_no_field():
-    (first, *_) = stanzas(SHOWN)
+    (first, *_) = parse_stanzas(SHOWN)
     assert "00009999" not in first["Modaliases"]
     assert first["Support"] == "LTSB"
 
@@ -155,7 +155,7 @@ def test_aliases_in_a_field(field, aliases):
 )
 def test_aliases_match_as_globs_whatever_the_case(alias, fits):
     device = "pci:v000010DEd00002330sv000010DEsd000016C1bc03sc02i00"
-    assert matched((alias,), {"0000:1b:00.0": device}) == (("0000:1b:00.0",) if fits else ())
+    assert match_devices((alias,), {"0000:1b:00.0": device}) == (("0000:1b:00.0",) if fits else ())
 
 
 def test_first_stanza_of_a_name_counts():

@@ -3,7 +3,7 @@
 import pytest
 
 from hosttune.facts import Facts, UnknownFact
-from hosttune.facts.base import raw
+from hosttune.facts.base import get_raw
 from hosttune.facts.network.rdma import lanes_of, rate_of, word_of
 from hosttune.host.secrets import is_secret_file
 from hosttune.values import Unreadable
@@ -260,7 +260,7 @@ def test_counter_that_the_device_does_not_have_counts_nothing(reason, is_known):
     (one,) = Facts(
         FakeReader(port("mlx5_0") | {f"{CLASS}/mlx5_0/ports/1/counters/link_downed": Unreadable(reason)})
     ).rdma.ports
-    assert (raw(one, "link_downed") == 0) is is_known
+    assert (get_raw(one, "link_downed") == 0) is is_known
 
 
 def test_vital_product_data_with_its_serial_number_is_in_no_record():

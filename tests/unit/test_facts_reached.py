@@ -80,7 +80,7 @@ def test_addresses_count_where_they_last_and_others_reach_them():
         folders=["/sys/class/net/eth0/device"],
         queries={reached.ADDRESSES: printed},
     )
-    assert reached.addresses(reader, Facts(reader)) == (
+    assert reached.list_addresses(reader, Facts(reader)) == (
         ("eth0", "IPv4"), ("bond0", "IPv4"), ("bond0", "IPv6"), ("br0", "IPv4"),
     )  # fmt: skip
 
@@ -162,7 +162,7 @@ def test_listener_that_is_called_sshd_and_is_none_does_not_count(uid, program):
     ],
 )
 def test_sockets_of_a_whole_family_reach_each_of_its_addresses(listening, wanted, is_covered):
-    assert reached.covers(listening, wanted) is is_covered
+    assert reached.covers_socket(listening, wanted) is is_covered
 
 
 @pytest.mark.parametrize(
@@ -174,12 +174,12 @@ def test_sockets_of_a_whole_family_reach_each_of_its_addresses(listening, wanted
 )  # fmt: skip
 def test_the_banner_is_what_sshd_says_on_its_port(said, is_answer):
     """Or that it drops connections now: any user can make it do that."""
-    command = reached.greeting("127.0.0.1", 22)
+    command = reached.make_greeting("127.0.0.1", 22)
     assert reached.has_banner(FakeReader(queries={command: Completed(0, said, b"")}), "127.0.0.1", 22) is is_answer
 
 
 def test_the_banner_that_does_not_come_is_none():
-    command = reached.greeting("127.0.0.1", 22)
+    command = reached.make_greeting("127.0.0.1", 22)
     assert not reached.has_banner(FakeReader(queries={command: Completed(1, b"", b"timed out")}), "127.0.0.1", 22)
     with pytest.raises(UnknownFact):
         reached.has_banner(FakeReader(), "127.0.0.1", 22)

@@ -5,7 +5,7 @@ import pytest
 from hosttune.facts import Facts, UnknownFact
 from hosttune.facts.services.clock import SYNCHRONIZED, TRACKING
 from hosttune.facts.services.oomd import show_command, units_of
-from hosttune.facts.services.systemd_config import parse, settings
+from hosttune.facts.services.systemd_config import parse, read_settings
 from hosttune.host.door import Completed, Process, Stat
 from hosttune.values import ABSENT, Unreadable
 from tests.unit.fake_reader import FakeReader
@@ -84,7 +84,7 @@ def test_drop_in_in_etc_hides_one_of_the_same_name_and_beats_the_main_file():
             "/run/systemd/logind.conf.d/40-b.conf": "[Login]\nIdleAction=ignore\n",
         }
     )
-    said = settings(reader, "logind.conf", "Login")
+    said = read_settings(reader, "logind.conf", "Login")
     assert said["IdleAction"] == ("suspend", "/etc/systemd/logind.conf.d/50-a.conf")
     assert "RemoveIPC" not in said
     assert said["KillUserProcesses"][0] == "yes"

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from hosttune.facts import Facts, UnknownFact
-from hosttune.facts.storage.smart import health_in, question
+from hosttune.facts.storage.smart import health_in, make_question
 from hosttune.values import ABSENT, Unreadable
 from tests.unit.fake_reader import FakeReader
 
@@ -23,7 +23,7 @@ def smart(answers, **more):
         f"{place}/{name}": text for place in PLACES.values() for name, text in (("size", "8\n"), ("removable", "0\n"))
     }
     links = {f"/sys/block/{name}": place for name, place in PLACES.items()}
-    queries = {("uname", "-m"): "x86_64\n", **{question(name): answer for name, answer in answers.items()}}
+    queries = {("uname", "-m"): "x86_64\n", **{make_question(name): answer for name, answer in answers.items()}}
     door = FakeReader({**files, "/proc/cpuinfo": "flags : fpu\n"}, links=links, queries=queries, **more)
     return Facts(door).smart, door
 
@@ -35,7 +35,7 @@ def test_disks_of_this_machine_are_asked_and_what_is_plugged_in_is_not():
         ("sda", False, ""),
         ("sdb", True, ""),
     ]
-    assert [argv for argv in door.asked if argv[0] == "smartctl"] == [question("sda"), question("sdb")]
+    assert [argv for argv in door.asked if argv[0] == "smartctl"] == [make_question("sda"), make_question("sdb")]
 
 
 def test_disk_that_hangs_hides_no_other():

@@ -6,7 +6,7 @@ import pytest
 
 from hosttune.facts import Facts, UnknownFact
 from hosttune.facts.storage.filesystems import LSBLK, UDEV
-from hosttune.facts.storage.spare import compared, wipefs
+from hosttune.facts.storage.spare import make_comparison, make_wipefs
 from hosttune.host.door import Completed, Process
 from hosttune.values import ABSENT, Unreadable
 from tests.unit.fake_reader import FakeReader
@@ -31,8 +31,8 @@ def spare(*found, files=(), queries=(), links=(), signatures=NOTHING, zeros=0, d
     }  # fmt: skip
     asked = {
         LSBLK: rows(*found),
-        wipefs(device): signatures,
-        compared(device): zeros if isinstance(zeros, Unreadable) else Completed(zeros, b"", b""),
+        make_wipefs(device): signatures,
+        make_comparison(device): zeros if isinstance(zeros, Unreadable) else Completed(zeros, b"", b""),
     }
     reader = FakeReader(
         {path: text for path, text in tree.items() if text is not None},

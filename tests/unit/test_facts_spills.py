@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hosttune.facts import Facts
-from hosttune.facts.base import raw
+from hosttune.facts.base import get_raw
 from hosttune.facts.storage.spills import is_tmp
 from hosttune.values import Unreadable
 from tests.unit.fake_reader import FakeReader
@@ -94,7 +94,7 @@ def test_slurm_conf_that_names_them_decides_where_slurmd_is_not_enabled(files, s
 @pytest.mark.parametrize(("path"), ["/etc/slurm/slurm.conf", "/etc/lsf.conf"])
 def test_configuration_of_a_program_that_may_not_be_there_is_unknown_when_unreadable(path):
     host = FakeReader({**STATUS, "/etc/systemd/system/x": ""}, unreadable={path: "needs root"})
-    assert "needs root" in raw(Facts(host).spills, "all").reason
+    assert "needs root" in get_raw(Facts(host).spills, "all").reason
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_included_files_of_slurm_do_not_run_in_a_circle():
 
 
 def test_nobody_is_known_where_the_managers_are_not():
-    assert isinstance(raw(Facts(FakeReader(unreadable={"/etc/systemd/system": "no"})).spills, "all"), Unreadable)
+    assert isinstance(get_raw(Facts(FakeReader(unreadable={"/etc/systemd/system": "no"})).spills, "all"), Unreadable)
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import pytest
 
 from hosttune.actions.record_encode import encode_record
 from hosttune.facts import Facts, UnknownFact
-from hosttune.facts.kernel.kernel_log import DMESG, JOURNAL, turned
-from hosttune.facts.storage.storage_log import chosen, errors_in, refusing_in, silent_in
+from hosttune.facts.kernel.kernel_log import DMESG, JOURNAL, reverse_log
+from hosttune.facts.storage.storage_log import choose_lines, errors_in, refusing_in, silent_in
 from hosttune.host.door import Completed, Process, Stat
 from hosttune.host.record import RecordingReader, RecordReader
 from hosttune.regex import regex
@@ -23,7 +23,10 @@ HUNG = "1794990000.100000 kernel: INFO: task pt_main:4711 blocked for more than 
 
 
 def log(*lines, files=None, answers=None):
-    told = answers or {JOURNAL: turned("".join(f"{one}\n" for one in lines)), DMESG: "[    1.0] Linux version 6.12\n"}
+    told = answers or {
+        JOURNAL: reverse_log("".join(f"{one}\n" for one in lines)),
+        DMESG: "[    1.0] Linux version 6.12\n",
+    }
     return Facts(FakeReader(files or {}, queries=told, now=NOW)).storage_log
 
 
@@ -154,7 +157,7 @@ def test_disks_of_this_machine_that_fail_requests():
 
 
 def test_storm_of_errors_hides_nothing_else():
-    kept = chosen("\n".join([SILENT, *[ERROR.format("sda")] * 5000]))
+    kept = choose_lines("\n".join([SILENT, *[ERROR.format("sda")] * 5000]))
     assert (len(kept), kept[-1]) == (401, SILENT)
 
 
@@ -184,7 +187,7 @@ def test_log_that_may_not_be_read_is_unknown():
 
 
 def test_of_a_log_that_is_long_the_newest_lines_count():
-    kept = chosen("\n".join([SILENT] * 5000 + ["1794990000.1 kernel: eth0: link up", BACK]))
+    kept = choose_lines("\n".join([SILENT] * 5000 + ["1794990000.1 kernel: eth0: link up", BACK]))
     assert len(kept) == 400
     assert kept[-1] == BACK
 
@@ -232,7 +235,7 @@ def test_task_whose_own_mount_table_is_too_long_to_read_may_be_staged(namespace,
     """The table of a mount namespace that only its user made; that of this host has any length."""
     files = {"/proc/4711/stat": "4711 (pt_main) D 1\n", "/proc/self/mountinfo": ROOTS}
     reader = FakeReader(
-        files, queries={JOURNAL: turned(f"{HUNG}\n"), DMESG: "[    1.0] Linux version 6.12\n"}, now=NOW,
+        files, queries={JOURNAL: reverse_log(f"{HUNG}\n"), DMESG: "[    1.0] Linux version 6.12\n"}, now=NOW,
         links={"/proc/self/ns/mnt": "mnt:[1]", "/proc/4711/ns/mnt": namespace},
         unreadable={"/proc/4711/mountinfo": TooLong("larger than 1 MiB")},
     )  # fmt: skip
@@ -281,7 +284,7 @@ def test_task_that_waits_for_a_lock_may_be_held_by_a_fuse_file_system_that_it_do
         "/sys/block/sda/removable": "0\n",
         "/sys/block/sda/dev": "8:0\n",
     }
-    told = {JOURNAL: turned("".join(f"{one}\n" for one in (HUNG, *more))), DMESG: "[    1.0] Linux version 6.12\n"}
+    told = {JOURNAL: reverse_log("".join(f"{one}\n" for one in (HUNG, *more))), DMESG: "[    1.0] Linux version 6.12\n"}
     reader = FakeReader(
         files, queries=told, now=NOW, processes=(EVE,), links={"/proc/77/ns/mnt": "mnt:[7]"},
         folders=["/sys/fs/fuse/connections/44"],
@@ -296,7 +299,7 @@ def test_what_is_said_of_a_users_image_pushes_out_nothing_else():
     error = "1794990000.1 kernel: I/O error, dev {}, sector 8 op 0x0:(READ) flags 0x0"
     mounted = "1794990000.1 kernel: EXT4-fs (loop0): mounted filesystem 0-0 r/w with ordered data mode."
     told = (error.format("sdb"), STOPPED, SILENT, HUNG, *(error.format("loop0"), mounted) * 5000)
-    kept = chosen("\n".join(told))
+    kept = choose_lines("\n".join(told))
 
     assert {error.format("sdb"), STOPPED, SILENT, HUNG} <= {*kept}
     assert len(kept) == 4 + 2 * 400

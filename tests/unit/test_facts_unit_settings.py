@@ -8,7 +8,7 @@ import pytest
 
 from hosttune.facts import Facts, UnknownFact
 from hosttune.facts.placed import Placed
-from hosttune.facts.services.unit_files import assignments
+from hosttune.facts.services.unit_files import parse_assignments
 from hosttune.facts.services.unit_settings import UnitSettings
 from hosttune.host.door import Process
 from hosttune.values import Unreadable
@@ -39,7 +39,7 @@ def setting(files, name=EXEC, **kwargs):
     ],
 )  # fmt: skip
 def test_unit_file_is_read_as_systemd_does(content, found):
-    rows = [value for _, *key, value in assignments(content) if key == ["Service", "ExecStart"]]
+    rows = [value for _, *key, value in parse_assignments(content) if key == ["Service", "ExecStart"]]
     assert tuple(rows) == found
 
 

@@ -10,7 +10,7 @@ from hosttune.actions.apply import apply, reboot_obstacles
 from hosttune.actions.examine import examine
 from hosttune.actions.undo import plan_undo, undo
 from hosttune.engine.catalog import load_catalog
-from hosttune.engine.fleet_reading import _finding as read_finding
+from hosttune.engine.fleet_reading import _decode_finding as read_finding
 from hosttune.engine.plan import merge_findings, put_reboots_last, waits_for_reboot
 from hosttune.engine.policy import Policy
 from hosttune.engine.waiver import Waiver
@@ -32,7 +32,7 @@ from hosttune.values import (
 )
 from hosttune.views.page import Page
 from hosttune.views.receipt import receipt_report
-from hosttune.views.summary import applied_status, counts, exit_status, standing
+from hosttune.views.summary import applied_status, counts_for_status, exit_status, name_standing
 from tests.unit.fake_reader import FakeReader
 
 RULE = """\
@@ -75,13 +75,13 @@ def findings_of(lines, waivers=(), **params):
 )
 def test_rule_says_whether_what_it_finds_is_a_fault_or_advice(lines, params, verdict, is_counted):
     (found,) = findings_of(lines, **params)
-    assert (found.verdict, found.is_fault, counts(found, strict=False)) == (verdict, is_counted, is_counted)
-    assert counts(found, strict=True)
+    assert (found.verdict, found.is_fault, counts_for_status(found, strict=False)) == (verdict, is_counted, is_counted)
+    assert counts_for_status(found, strict=True)
 
 
 def test_fault_that_somebody_accepted_is_nobodys_alarm():
     (found,) = findings_of("    fault: true\n", (Waiver("site-gpus", "it is on order"),))
-    assert (standing(found), counts(found, strict=False)) == ("waived", False)
+    assert (name_standing(found), counts_for_status(found, strict=False)) == ("waived", False)
 
 
 def test_fault_among_the_parts_of_a_subject_makes_it_one_and_is_said_first():

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hosttune.codec import change_from_json
 from hosttune.engine.fleet import FleetAggregator
-from hosttune.engine.fleet_reading import changes_in, parsed, read_document
+from hosttune.engine.fleet_reading import changes_in, parse_document, read_document
 from hosttune.engine.fleet_seen import HostLook, Unread
 from hosttune.engine.plan import digest
 from hosttune.engine.plan_class import in_common
@@ -168,7 +168,7 @@ def test_fault_of_one_host_leaves_the_others():
     ],
 )
 def test_broken_file_is_told_with_its_line(content, place, reason):
-    found = parsed(content, "f")
+    found = parse_document(content, "f")
     assert isinstance(found, Unread)
     assert found.place == place
     assert found.reason.startswith(reason)

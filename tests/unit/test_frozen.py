@@ -7,8 +7,8 @@ from dataclasses import FrozenInstanceError, field, fields, replace
 
 import pytest
 
-from hosttune.codec import document, to_json
-from hosttune.facts.base import Fact, UnknownFact, complete, lazy, raw, shared, unread, whole
+from hosttune.codec import make_document, to_json
+from hosttune.facts.base import Fact, UnknownFact, complete, get_raw, lazy, make_shared, make_unread, read_at_once
 from hosttune.frozen import frozen
 from hosttune.values import Unreadable
 
@@ -108,8 +108,8 @@ def test_text_names_the_fields():
 
 
 def test_fact_that_was_not_read_can_be_compared_and_printed():
-    one = Seen(unread("no permission"))
-    assert one == Seen(unread("no permission"))
+    one = Seen(make_unread("no permission"))
+    assert one == Seen(make_unread("no permission"))
     assert one != Seen(1)
     assert "no permission" in repr(one)
 
@@ -127,19 +127,19 @@ class Named(Fact):
 
 
 def test_fact_raises_where_a_field_was_not_read_and_nowhere_else():
-    one = Named("a", unread("no permission"))
+    one = Named("a", make_unread("no permission"))
     assert one.type == "a"
-    assert raw(one, "aside") == Unreadable("no permission")
+    assert get_raw(one, "aside") == Unreadable("no permission")
     for name in ("aside", "half"):
         with pytest.raises(UnknownFact, match=r"^no permission$"):
             getattr(one, name)
     with pytest.raises(AttributeError, match="nothing"):
         _ = one.nothing  # type: ignore[attr-defined]
-    assert (replace(Named("a", 3), type="b").half, hash(one) == hash(Named("a", unread("no permission")))) == (
+    assert (replace(Named("a", 3), type="b").half, hash(one) == hash(Named("a", make_unread("no permission")))) == (
         1.5,
         True,
     )
-    assert document(one) == {"format_version": 1, "type": "a", "aside": to_json(unread("no permission"))}
+    assert make_document(one) == {"format_version": 1, "type": "a", "aside": to_json(make_unread("no permission"))}
 
 
 def counted(value):
@@ -159,7 +159,7 @@ def test_lazy_field_is_made_when_it_is_touched_and_once():
     make, calls = counted("found")
     one, other = Named(lazy(make, 1, 2), lazy(make)), Named("x", lazy(make))
     assert calls == []
-    assert (one.type, one.type, raw(one, "type")) == ("found", "found", "found")
+    assert (one.type, one.type, get_raw(one, "type")) == ("found", "found", "found")
     assert calls == [(1, 2)]
     assert other.type == "x"
     assert len(calls) == 1
@@ -172,20 +172,20 @@ def test_lazy_field_may_hold_nothing(value):
     assert (one.type, one.type, calls) == (value, value, [()])
 
 
-@pytest.mark.parametrize("found", [unread("no permission"), UnknownFact("no permission")])
+@pytest.mark.parametrize("found", [make_unread("no permission"), UnknownFact("no permission")])
 def test_lazy_field_that_cannot_be_read_raises_as_any_other(found):
     make, calls = counted(found)
     one = Named("a", lazy(make))
     for _ in range(2):
         with pytest.raises(UnknownFact, match=r"^no permission$"):
             _ = one.half
-    assert raw(one, "aside") == Unreadable("no permission")
+    assert get_raw(one, "aside") == Unreadable("no permission")
     assert calls == [()]
 
 
 def test_whole_fact_is_what_makes_it_or_raises_in_every_field():
-    assert whole(Named, Named, "a", aside=3) == Named("a", 3)
-    gone = whole(Named, counted(UnknownFact("no permission"))[0])
+    assert read_at_once(Named, Named, "a", aside=3) == Named("a", 3)
+    gone = read_at_once(Named, counted(UnknownFact("no permission"))[0])
     for name in ("type", "aside"):
         with pytest.raises(UnknownFact, match=r"^no permission$"):
             getattr(gone, name)
@@ -201,10 +201,10 @@ def test_lazy_field_whose_making_fails_is_tried_again():
 
 
 def test_facts_are_compared_printed_and_sent_with_their_lazy_fields():
-    one = Named(lazy(lambda: "a"), lazy(unread, "no permission"))
-    same = Named("a", unread("no permission"))
+    one = Named(lazy(lambda: "a"), lazy(make_unread, "no permission"))
+    same = Named("a", make_unread("no permission"))
     assert one == same
-    for again in (Named(lazy(lambda: "a"), lazy(unread, "no permission")) for _ in range(3)):
+    for again in (Named(lazy(lambda: "a"), lazy(make_unread, "no permission")) for _ in range(3)):
         assert repr(again) == repr(same)
         assert to_json(again) == to_json(same)
         assert pickle.loads(pickle.dumps(again)) == same  # noqa: S301 - our own
@@ -227,11 +227,11 @@ def test_lazy_field_is_made_once_for_all_threads():
 
 def test_what_fields_share_is_made_once_and_its_problem_is_theirs():
     make, calls = counted((1, 2))
-    pair = shared(make, "x")
+    pair = make_shared(make, "x")
     one = Named(lazy(lambda: pair()[0]), lazy(lambda: pair()[1]))
     assert calls == []
     assert (one.type, one.aside, calls) == (1, 2, [("x",)])
-    gone = shared(unread, "no permission")
+    gone = make_shared(make_unread, "no permission")
     with pytest.raises(UnknownFact, match=r"^no permission$"):
         _ = Named(lazy(lambda: gone()[0])).type
 
@@ -271,5 +271,5 @@ def test_wrong_arguments_are_refused_also_for_the_first_value(given):
 def test_values_are_copied_and_sent_to_other_processes(again):
     value = Kept("a", [1], tag="z")
     assert again(value) == value
-    unread_fact = Seen(unread("no such file"))
+    unread_fact = Seen(make_unread("no such file"))
     assert again(unread_fact) == unread_fact

@@ -127,13 +127,13 @@ def test_tables_are_read_once_however_many_targets_are_asked_for(monkeypatch):
     mounts = "".join(f"{number} 1 8:{number} / /m{number} rw,noatime - ext4 /dev/x rw\n" for number in range(200, 400))
     reader = FakeReader({"/etc/fstab": fstab, "/proc/self/mountinfo": mounts})
     seen = []
-    for module, name in ((fstab_lines, "_read_lines"), (mountinfo, "visible")):
+    for module, name in ((fstab_lines, "_read_lines"), (mountinfo, "find_visible")):
         real = getattr(module, name)
         monkeypatch.setattr(module, name, lambda table, real=real, name=name: seen.append(name) or real(table))
     for number in range(200):
         assert address_kinds()["fstab"].read(reader, f"/m{number}") == "defaults"
         assert address_kinds()["mount"].read(reader, f"/m{number + 200}") == "noatime"
-    assert sorted(seen) == ["_read_lines", "visible"]
+    assert sorted(seen) == ["_read_lines", "find_visible"]
 
 
 def test_tables_of_a_fact_are_made_once():

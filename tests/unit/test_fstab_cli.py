@@ -304,7 +304,7 @@ def test_colour_adds_nothing_but_colour():
 def test_terminal_gets_no_raw_bytes(monkeypatch, tmp_path, capsys):
     (tmp_path / "f").write_bytes(b"UUID=1 /\x1b[2J\xe9 ext4 rw,nofail 0 0\n")
     monkeypatch.setattr(
-        "hosttune.host.console.console", lambda _: SimpleNamespace(columns=80, is_terminal=True, has_colour=False)
+        "hosttune.host.console.make_console", lambda _: SimpleNamespace(columns=80, is_terminal=True, has_colour=False)
     )
 
     assert app.run(["fstab", str(tmp_path / "f"), "--noatime", "all"]) == 1

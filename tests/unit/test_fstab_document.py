@@ -19,7 +19,7 @@ from hosttune.resources.storage.fstab_document import (
     line_problem,
     parse,
     remove_line,
-    spliced,
+    splice_edits,
 )
 
 TMP_LINE = "tmpfs /tmp tmpfs mode=1777,nosuid,nodev,size=8G,nofail,x-systemd.before=local-fs.target 0 0"
@@ -412,8 +412,8 @@ def test_line_that_cannot_be_told_apart_is_not_edited_by_its_number_either():
 def test_edit_that_reads_as_anything_else_is_refused(text):
     document = parse(b"/dev/sdb1 /data ext4 rw 0 2\n/dev/sdd1 /x xfs rw 0 0\n")
     with pytest.raises((Refused, ValueError)):
-        spliced(document, {1: Edit(b"noatime", text)})
-    meant = spliced(document, {1: Edit(b"noatime", b"/dev/sdb1 /data ext4 noatime 0 2")})
+        splice_edits(document, {1: Edit(b"noatime", text)})
+    meant = splice_edits(document, {1: Edit(b"noatime", b"/dev/sdb1 /data ext4 noatime 0 2")})
     assert meant == document.data.replace(b"rw 0 2", b"noatime 0 2")
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from hosttune.facts.storage.fstab_lines import line_problem, parse
-from hosttune.facts.storage.fstab_options import masked
+from hosttune.facts.storage.fstab_options import mask_options
 from hosttune.facts.storage.fstab_types import needs_network
-from hosttune.facts.storage.mounts import effective
+from hosttune.facts.storage.mounts import name_effective_type
 from hosttune.resources.storage import fstab_cycles
 from hosttune.resources.storage.fstab_lint import LineErrors, RemarkLevel, lint
 from tests.unit.growth import count_calls
@@ -422,8 +422,8 @@ def test_bind_mounts_that_wait_in_a_row_are_no_circle(data):
 def test_long_rows_and_circles_of_bind_mounts_are_looked_at_once(many, monkeypatch):
     """Each line that waits was the start of a walk over all that it waits for."""
     steps = []
-    real = fstab_cycles._before
-    monkeypatch.setattr(fstab_cycles, "_before", lambda *given: steps.append(1) or real(*given))
+    real = fstab_cycles._find_before
+    monkeypatch.setattr(fstab_cycles, "_find_before", lambda *given: steps.append(1) or real(*given))
     row = b"".join(b"/m%d /m%d none bind 0 0\n" % (n + 1, n) for n in range(many))
     assert remarks(row, "circle") == []
     assert len(steps) <= 2 * many
@@ -464,7 +464,7 @@ def test_mount_that_waits_for_no_network_is_not_remarked(data):
     ],
 )  # fmt: skip
 def test_type_of_a_line_of_fuse_is_the_program_that_serves_it(fstype, source, expected):
-    assert effective(fstype, source) == expected
+    assert name_effective_type(fstype, source) == expected
 
 
 @pytest.mark.parametrize(
@@ -535,8 +535,8 @@ def test_no_remark_quotes_a_password(line):
 
 
 def test_path_of_a_snapshot_is_no_password():
-    assert masked("nas:/vol/a@snapshot") == "nas:/vol/a@snapshot"
-    assert masked("10.0.0.1@tcp:10.0.0.2@tcp:/x") == "10.0.0.1@tcp:10.0.0.2@tcp:/x"
+    assert mask_options("nas:/vol/a@snapshot") == "nas:/vol/a@snapshot"
+    assert mask_options("10.0.0.1@tcp:10.0.0.2@tcp:/x") == "10.0.0.1@tcp:10.0.0.2@tcp:/x"
 
 
 def test_line_with_many_passwords_is_not_quoted():

@@ -10,13 +10,13 @@ from hosttune.errors import Refused
 from hosttune.facts.storage.fstab_options import (
     ATIME_WORDS,
     has_secret,
-    items,
-    masked,
+    mask_options,
     masked_line,
     masked_text,
     set_atime,
     set_size,
     size_bytes,
+    split_items,
 )
 
 GIB = 1 << 30
@@ -55,9 +55,9 @@ def test_set_atime_on_any_options_keeps_all_other_items_in_order(parts):
 
     new = set_atime(options, "noatime")
 
-    kept = [item for item in items(new) if item not in ATIME_WORDS and item]
-    assert kept == [item for item in items(options) if item not in ATIME_WORDS and item]
-    assert [item for item in items(new) if item in ATIME_WORDS] == ["noatime"]
+    kept = [item for item in split_items(new) if item not in ATIME_WORDS and item]
+    assert kept == [item for item in split_items(options) if item not in ATIME_WORDS and item]
+    assert [item for item in split_items(new) if item in ATIME_WORDS] == ["noatime"]
 
 
 @pytest.mark.parametrize("options", ["NOATIME", "rw,RelAtime,nodev"])
@@ -120,7 +120,7 @@ def test_size_of_a_tmpfs_is_what_the_kernel_makes_of_it(options, expected):
     ],
 )
 def test_masked_options_hide_passwords_alone(text, shown):
-    assert masked(text) == shown
+    assert mask_options(text) == shown
     assert has_secret(text) == (text != shown)
 
 

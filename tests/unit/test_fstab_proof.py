@@ -6,7 +6,7 @@ from hosttune.errors import Refused
 from hosttune.host.door import Completed, FstabReading, Rehearsal, Trial
 from hosttune.resources import address_kinds
 from hosttune.resources.storage.fstab_document import edit_options, insert_line, parse
-from hosttune.resources.storage.fstab_proof import complaint, trials_of
+from hosttune.resources.storage.fstab_proof import find_complaint, trials_of
 from hosttune.values import ABSENT, Action, Address, Change
 from tests.unit.storage_host import StorageHost, mount_wish
 
@@ -29,7 +29,7 @@ def said(before=None, after=None, *, new=None, target="/data", trials=()) -> str
     document = parse(OLD)
     edited = new or edit_options(document, "/data", lambda options: f"{options},noatime")
     rehearsal = Rehearsal(before or reading(), after or reading(), tuple(trials))
-    return complaint(rehearsal, document, parse(edited), target)
+    return find_complaint(rehearsal, document, parse(edited), target)
 
 
 def verified(stdout: str, stderr: str = "", status: int = 1) -> FstabReading:

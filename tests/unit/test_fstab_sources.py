@@ -231,8 +231,8 @@ def test_swap_line_of_a_file_system_is_not_to_become_one():
 def test_what_is_made_of_a_device_is_not_searched_for_among_all_for_each_line(monkeypatch):
     """A record may have thousands of both."""
     tried = []
-    real = sources._parents
-    monkeypatch.setattr(sources, "_parents", lambda disk: tried.append(1) or real(disk))
+    real = sources._list_parents
+    monkeypatch.setattr(sources, "_list_parents", lambda disk: tried.append(1) or real(disk))
     devices = [(f"dm-{number}", f"253:{number}", ("sdb",)) for number in range(100)]
     asked = Sources(host("", devices=devices))
     assert [asked.made_of(f"dm-{number}") for number in range(100)] == [()] * 100

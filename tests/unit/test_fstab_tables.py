@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from hosttune.facts.storage.fstab_words import GENERIC
-from hosttune.resources.storage.fstab_tables import _TABLES, KernelAnswer, combination, names, reply, table
+from hosttune.resources.storage.fstab_tables import (
+    _TABLES,
+    KernelAnswer,
+    find_reply,
+    find_table,
+    judge_combination,
+    list_names,
+)
 
 TAKEN = [
     ("ext4", "errors=remount-ro"), ("ext4", "barrier"), ("ext4", "barrier=1"), ("ext4", "usrjquota="),
@@ -29,12 +36,12 @@ REFUSED = [
 
 @pytest.mark.parametrize(("fstype", "word"), TAKEN)
 def test_word_that_the_kernel_takes_is_fine(fstype, word):
-    assert reply(fstype, word).answer is KernelAnswer.TAKEN
+    assert find_reply(fstype, word).answer is KernelAnswer.TAKEN
 
 
 @pytest.mark.parametrize(("fstype", "word"), REFUSED)
 def test_word_that_the_kernel_refuses_is_told_with_the_way_out(fstype, word):
-    said = reply(fstype, word)
+    said = find_reply(fstype, word)
     assert said.answer is KernelAnswer.REFUSED
     assert said.why
     assert said.todo
@@ -48,7 +55,7 @@ def test_word_that_the_kernel_refuses_is_told_with_the_way_out(fstype, word):
     ],
 )  # fmt: skip
 def test_word_of_some_versions_or_of_none_that_is_known_is_no_refusal(fstype, word, answer):
-    assert reply(fstype, word).answer is answer
+    assert find_reply(fstype, word).answer is answer
 
 
 @pytest.mark.parametrize(
@@ -62,16 +69,16 @@ def test_word_of_some_versions_or_of_none_that_is_known_is_no_refusal(fstype, wo
     ],
 )  # fmt: skip
 def test_words_that_need_each_other_are_told(fstype, options, is_fine):
-    said = combination(fstype, tuple(options.split(",")))
+    said = judge_combination(fstype, tuple(options.split(",")))
     assert said.answer is (KernelAnswer.TAKEN if is_fine else KernelAnswer.REFUSED)
     assert is_fine or (said.why and said.todo)
 
 
 @pytest.mark.parametrize("fstype", _TABLES)
 def test_table_of_a_type_is_read_whole_and_hides_no_word_of_mount(fstype):
-    found = table(fstype)
+    found = find_table(fstype)
     assert found
     assert not {name for name in found if set(name) & set("={}<>?[]|")}
-    assert names(fstype) >= found.keys() | GENERIC
+    assert list_names(fstype) >= found.keys() | GENERIC
     if fstype not in ("nfs", "f2fs"):  # they have words of mount(8) of their own
         assert not found.keys() & (GENERIC - {"quota"})

@@ -11,7 +11,7 @@ import pytest
 from hosttune.actions import examine, going_on
 from hosttune.actions import ready as module
 from hosttune.actions.going_on import PATH as UNIT
-from hosttune.actions.going_on import arrange, give_up, remove, require_systemd, unit_word
+from hosttune.actions.going_on import arrange_going_on, give_up, remove, require_systemd, unit_word
 from hosttune.actions.ready import (
     MOTD,
     STATE,
@@ -44,7 +44,7 @@ from tests.unit.gate_host import BOOT, CHANGE, LATER, Host, plan_of, receipt_of
 def test_unit_that_goes_on_is_written_before_the_boot_and_taken_away_again(monkeypatch):
     host = Host()
     monkeypatch.setattr(going_on, "starting_words", lambda _: ("/opt/a b/hosttune",))
-    arrange(host, ("ready", "--go-on", "--only", 'x"%$\\'), "policy x", ["a-rule: host"], 2)
+    arrange_going_on(host, ("ready", "--go-on", "--only", 'x"%$\\'), "policy x", ["a-rule: host"], 2)
     text = host.read(UNIT).decode()
     assert 'ExecStart="/opt/a b/hosttune" "ready" "--go-on" "--only" "x\\"%%$$\\\\"\n' in text
     assert host.ran == [("systemctl", "--no-reload", "enable", NAME)]
@@ -64,7 +64,7 @@ def test_nothing_is_left_where_it_cannot_be_arranged():
     host = Host()
     host.run = lambda argv, *, timeout_s: (_ for _ in ()).throw(Refused("no")) if argv[2] == "enable" else None
     with pytest.raises(Refused):
-        arrange(host, ("ready",), "policy x", ["a"], 1)
+        arrange_going_on(host, ("ready",), "policy x", ["a"], 1)
     assert not isinstance(host.read(UNIT), bytes)
     with pytest.raises(Refused, match="nothing would go on"):
         require_systemd(Host(folders=()))
@@ -76,12 +76,12 @@ def test_what_somebody_does_by_hand_ends_what_would_have_gone_on():
     host = Host()
     assert not give_up(host, "an undo came after it")
     assert host.ran == []
-    arrange(host, ("ready",), "policy x", ["a-rule: host"], 2)
+    arrange_going_on(host, ("ready",), "policy x", ["a-rule: host"], 2)
     assert give_up(host, "an undo came after it")
     assert read_state(host) is None  # its boot counts against nobody
     assert not isinstance(host.read(MOTD), bytes)
     assert not isinstance(host.read(UNIT), bytes)
-    arrange(host, ("ready",), "policy x", ["a-rule: host"], 2)
+    arrange_going_on(host, ("ready",), "policy x", ["a-rule: host"], 2)
     host.replace(STATE, FileValue(b"{"), expected=host.read(STATE))
     assert not give_up(host, "an undo came after it")
     assert not isinstance(host.read(UNIT), bytes)
@@ -89,10 +89,10 @@ def test_what_somebody_does_by_hand_ends_what_would_have_gone_on():
 
 def test_self_contained_file_is_carried_along_and_goes_with_the_unit(monkeypatch):
     host = Host()
-    monkeypatch.setattr(going_on, "archive", lambda: "/tmp/hosttune.pyz")
+    monkeypatch.setattr(going_on, "find_archive", lambda: "/tmp/hosttune.pyz")
     monkeypatch.setattr(going_on, "load_bytes", lambda path: path.encode())
     monkeypatch.setattr(going_on, "starting_words", lambda carried: ("/usr/bin/python3", "-I", "-S", carried))
-    arrange(host, ("ready", "--go-on"), "policy x", ["a-rule: host"], 1)
+    arrange_going_on(host, ("ready", "--go-on"), "policy x", ["a-rule: host"], 1)
     assert host.read(going_on.CARRIED) == b"/tmp/hosttune.pyz"
     line = f'ExecStart="/usr/bin/python3" "-I" "-S" "{going_on.CARRIED}" "ready" "--go-on"\n'
     assert line in host.read(UNIT).decode()
@@ -118,7 +118,7 @@ def test_apply_that_was_to_boot_and_does_not_has_work_left(capsys, receipt, moun
     visible = tuple(SimpleNamespace(target=at, fstype=fstype, source="") for at, fstype in mounts.items())
     facts = SimpleNamespace(mounts=SimpleNamespace(root=visible[0], visible=visible))
     session, host = SimpleNamespace(policy=Policy(), facts=facts), Host()
-    assert cli_going_on.arrange(session, host, plan_of(LATER), receipt, HostOptions())() == status
+    assert cli_going_on.arrange_boot(session, host, plan_of(LATER), receipt, HostOptions())() == status
     assert ("this host is not booted: " in capsys.readouterr().err) is bool(status)
     assert read_state(host) is None
 
@@ -127,9 +127,9 @@ def test_apply_that_was_to_boot_and_does_not_has_work_left(capsys, receipt, moun
 def booting(monkeypatch):
     """`_boot` of a host whose continuation is arranged; what it ran is in `ran`."""
     host = Host({"/etc/machine-id": "1" * 32})
-    arrange(host, ("ready",), "policy x", ["a-rule: host"], 1)
+    arrange_going_on(host, ("ready",), "policy x", ["a-rule: host"], 1)
     host.ran.clear()
-    monkeypatch.setattr("hosttune.host.lock.locked", contextmanager(lambda wait_s: (yield)))
+    monkeypatch.setattr("hosttune.host.lock.hold_lock", contextmanager(lambda wait_s: (yield)))
     monkeypatch.setattr(cli_ready, "await_end", lambda: None)
     return host
 
@@ -163,24 +163,24 @@ def test_yes_to_a_file_covers_what_the_file_does_and_no_option_is_left_that_read
     receipt = receipt_of(reasons=("a-rule: host",))
     approvals = Approvals("file", ("d" * 12,), (PolicyApproval("c" * 12, "2026.1", Risk.LOW),))
     look = LookAgain(again=["a-rule"], only=["b-rule"])
-    cli_going_on.arrange(session, host, plan_of(LATER), receipt, look, None, approvals)
+    cli_going_on.arrange_boot(session, host, plan_of(LATER), receipt, look, None, approvals)
     assert read_state(host).approval == f"{'d' * 12}\npolicy {'c' * 12} edition 2026.1 risk low"
     line = next(one for one in host.read(UNIT).decode().splitlines() if one.startswith("ExecStart="))
     assert line.endswith('"ready" "--go-on" "--only" "b-rule"')
-    cli_going_on.arrange(session, host, plan_of(LATER), receipt, look)
+    cli_going_on.arrange_boot(session, host, plan_of(LATER), receipt, look)
     assert read_state(host).approval.startswith("policy cccccccccccc edition ")
-    cli_going_on.arrange(session, host, plan_of(), receipt, look, None, Approvals("file"))
+    cli_going_on.arrange_boot(session, host, plan_of(), receipt, look, None, Approvals("file"))
     assert read_state(host).goes_on  # to what needs no approval
     assert parse_approvals(read_state(host).approval, "x") == Approvals("x")
 
 
 def test_earlier_reboot_ends_with_the_next_apply(capsys):
     host = Host({"/etc/machine-id": "1" * 32})
-    arrange(host, ("ready",), "policy x", ["a-rule: host"], 1)
+    arrange_going_on(host, ("ready",), "policy x", ["a-rule: host"], 1)
     cli_going_on.before_apply(HostOptions(), host, plan_of(), None, reboot=False)
     assert read_state(host).goes_on  # nothing was changed
     for plan, reboot in ((plan_of(CHANGE), False), (plan_of(), True)):
-        arrange(host, ("ready",), "policy x", ["a-rule: host"], 1)
+        arrange_going_on(host, ("ready",), "policy x", ["a-rule: host"], 1)
         cli_going_on.before_apply(HostOptions(), host, plan, None, reboot=reboot)
         assert read_state(host) is None
         assert "does not go on after the next boot: another apply came after it" in capsys.readouterr().err
@@ -201,7 +201,9 @@ def test_program_that_others_can_write_is_not_left_for_root_to_start(monkeypatch
     monkeypatch.setattr("hosttune.__path__", ["/home/ann/lib/hosttune"])
     with pytest.raises(Refused, match="ann owns"):
         going_on.require_own(Host())
-    monkeypatch.setattr("hosttune.host.console.archive", lambda: "/home/ann/hosttune.pyz")  # a copy is carried along
+    monkeypatch.setattr(
+        "hosttune.host.console.find_archive", lambda: "/home/ann/hosttune.pyz"
+    )  # a copy is carried along
     going_on.require_own(Host())
     monkeypatch.setattr("sys.executable", "/home/ann/venv/bin/python")
     with pytest.raises(Refused, match="ann owns"):

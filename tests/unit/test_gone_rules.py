@@ -46,7 +46,7 @@ def test_policy_that_names_rules_taken_out_holds_with_a_note_for_each():
     assert {one.rule for one in policy.said} == {"gpu-dcgm"}
     assert [one.partition(":")[0] for one in policy.notes] == ["policy.yaml"] * 3
     assert all(any(f"{name} was taken out: {why}" in note for note in policy.notes) for name, why in GONE.items())
-    assert "gpu-dcgm" in {rule.id for rule in policy.selected(CATALOG)}
+    assert "gpu-dcgm" in {rule.id for rule in policy.select_rules(CATALOG)}
     assert not [fault for fault in without_effect(policy, CATALOG, ()) if "taken out" in fault.message]
 
 
@@ -85,7 +85,7 @@ def test_rule_that_left_the_profiles_runs_where_it_is_selected(rule):
 )
 def test_edition_of_a_policy_does_nothing_and_a_note_names_its_line(text, lines):
     policy = build_policy(load_document(text, "policy.yaml"), CATALOG, "2026-11-27", "gpu-1")
-    assert policy.selected(CATALOG) == Policy().selected(CATALOG)
+    assert policy.select_rules(CATALOG) == Policy().selected(CATALOG)
     assert [note.partition(": does nothing any more: delete this line")[0] for note in policy.notes] == [
         f"policy.yaml:{line}: {'hosts.gpu-*.' * (line > 2)}edition" for line in lines
     ]

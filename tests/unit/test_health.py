@@ -25,7 +25,7 @@ from hosttune.engine.plan import merge_findings
 from hosttune.engine.policy import Drains, Policy
 from hosttune.engine.waiver import Waiver
 from hosttune.facts import Facts
-from hosttune.facts.baseline import parse, unlike
+from hosttune.facts.baseline import parse, why_not_alike
 from hosttune.host import process
 from hosttune.host.in_time import Waiting, in_time
 from hosttune.host.overlay import Overlay
@@ -423,14 +423,14 @@ def test_only_root_learns_and_only_of_a_healthy_host(capsys, monkeypatch):
     assert app.run(words) == 2
     assert f"hosttune health --learn --host {words[-1]}\n" in capsys.readouterr().err
     monkeypatch.setattr("hosttune.host.live.LiveReader.is_privileged", True)
-    monkeypatch.setattr("hosttune.cli.health._looked", lambda *_, **__: (judge([DEAD]), None))
+    monkeypatch.setattr("hosttune.cli.health._look_at_health", lambda *_, **__: (judge([DEAD]), None))
     assert app.run(words) == 2
     assert "nothing was learned, for the host is NOT FIT: no GPU computes" in capsys.readouterr().err
     assert app.run(["health", "--learn", "--root", "/"]) == 2
 
 
 def test_what_is_learned_of_a_sibling_is_kept_for_this_host(capsys, monkeypatch, tmp_path):
-    monkeypatch.setattr("hosttune.host.state.folder", lambda part: str(tmp_path / part))
+    monkeypatch.setattr("hosttune.host.state.name_folder", lambda part: str(tmp_path / part))
     own = Overlay(read_record(str(HOSTS / "h100-8x-2socket.json")))
     other = FileValue(b"0123456789abcdef0123456789abcdef\n")
     own.replace("/etc/machine-id", other, expected=own.read("/etc/machine-id"))
@@ -452,7 +452,7 @@ def test_what_is_learned_of_a_sibling_is_kept_for_this_host(capsys, monkeypatch,
     ],
 )
 def test_only_a_host_of_the_same_model_is_a_sibling(sibling, own, words):
-    found = unlike(*(Facts(read_record(str(HOSTS / f"{name}.json"))) for name in (sibling, own)))
+    found = why_not_alike(*(Facts(read_record(str(HOSTS / f"{name}.json"))) for name in (sibling, own)))
     assert bool(found) is bool(words)
     assert all(word in "; ".join(found) for word in words)
 
@@ -466,15 +466,15 @@ def test_gpu_that_the_sibling_alone_has_may_be_lost_here():
         )  # fmt: skip
 
     one, both = {"0x20b0": "A100"}, {"0x20b0": "A100", "0x2330": "H100"}
-    assert unlike(host(**both), host(**one)) == ()
-    assert unlike(host(**one), host(**both)) == ("GPUs A100, here A100, H100",)
-    assert unlike(host(), host(**one)) == ("GPUs none, here A100",)
+    assert why_not_alike(host(**both), host(**one)) == ()
+    assert why_not_alike(host(**one), host(**both)) == ("GPUs A100, here A100, H100",)
+    assert why_not_alike(host(), host(**one)) == ("GPUs none, here A100",)
 
 
 def test_record_of_another_machine_is_not_learned(capsys, monkeypatch, tmp_path):
     own = read_record(str(HOSTS / "h100-8x-2socket.json"))
     monkeypatch.setattr("hosttune.host.live.LiveReader", lambda: own)
-    monkeypatch.setattr("hosttune.host.state.folder", lambda part: str(tmp_path / part))
+    monkeypatch.setattr("hosttune.host.state.name_folder", lambda part: str(tmp_path / part))
     assert app.run(["health", "--learn", "--host", str(HOSTS / "gh200-arm64.json")]) == 2
     assert "is no sibling of this host (architecture aarch64, here x86_64; " in capsys.readouterr().err
     assert not list(tmp_path.iterdir())

@@ -207,7 +207,7 @@ def called(name, path):
 
 def test_of_a_long_path_of_a_job_the_first_entries_are_looked_at():
     with called("pythonx", ":".join(["/nowhere"] * 2000)) as pid, interpreter._opened_process(pid) as folder:
-        assert len(interpreter._candidates(folder)) <= 66
+        assert len(interpreter._list_candidates(folder)) <= 66
 
 
 def test_link_that_leads_through_very_many_folders_leads_to_no_interpreter(tmp_path, monkeypatch):

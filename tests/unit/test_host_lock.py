@@ -9,31 +9,33 @@ import sys
 import pytest
 
 from hosttune.errors import Refused
-from hosttune.host.lock import locked
+from hosttune.host.lock import hold_lock
 
 
 def test_second_run_is_refused_and_names_the_holder(tmp_path):
     path = str(tmp_path / "lock")
-    with locked(path), pytest.raises(Refused, match=f"process {os.getpid()}"), locked(path):
+    with hold_lock(path), pytest.raises(Refused, match=f"process {os.getpid()}"), hold_lock(path):
         pass
-    with locked(path):
+    with hold_lock(path):
         assert os.stat(path).st_mode & 0o777 == 0o600
 
 
 def test_lock_ends_with_a_process_that_is_killed(tmp_path):
     path = str(tmp_path / "lock")
-    program = f"import os\nfrom hosttune.host.lock import locked\nwith locked({path!r}):\n    os.kill(os.getpid(), 9)\n"
+    program = (
+        f"import os\nfrom hosttune.host.lock import hold_lock\nwith hold_lock({path!r}):\n    os.kill(os.getpid(), 9)\n"
+    )
     assert subprocess.run([sys.executable, "-c", program], check=False, timeout=60).returncode == -9
-    with locked(path):
+    with hold_lock(path):
         pass
 
 
 def test_program_that_a_run_starts_does_not_inherit_the_lock(tmp_path):
     path = str(tmp_path / "lock")
-    with locked(path):
+    with hold_lock(path):
         child = subprocess.Popen(["sleep", "60"], close_fds=False)
     try:
-        with locked(path):
+        with hold_lock(path):
             pass
     finally:
         child.kill()
@@ -50,7 +52,7 @@ def test_what_is_no_file_of_ours_is_refused(tmp_path, kind):
         path.mkdir()
     else:
         os.mkfifo(path)
-    with pytest.raises(Refused), locked(str(path)):
+    with pytest.raises(Refused), hold_lock(str(path)):
         pass
     if kind == "link":
         assert (tmp_path / "victim").read_text() == "keep"

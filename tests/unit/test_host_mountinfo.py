@@ -6,7 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from hosttune.host.mountinfo import decode, encode, holding, parse, print_line, topmost_at, visible, with_atime
+from hosttune.host.mountinfo import (
+    decode,
+    encode,
+    find_holding,
+    find_visible,
+    parse,
+    print_line,
+    topmost_at,
+    with_atime,
+)
 
 TABLE = b"""\
 22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw,errors=remount-ro
@@ -69,7 +78,7 @@ def table(*rows: tuple[int, int, str]):
     ],
 )
 def test_hidden_mounts_are_not_seen(rows, seen):
-    assert visible(table(*rows)) == seen
+    assert find_visible(table(*rows)) == seen
 
 
 @pytest.mark.parametrize(
@@ -88,10 +97,10 @@ def test_path_lies_on_the_deepest_mount_and_may_not_be_written(path, target, is_
         b"1 0 8:1 / / ro,relatime - ext4 /dev/sda1 ro\n2 1 8:2 / /data rw - xfs /dev/sdb1 rw\n"
         b"3 2 8:3 / /data/ro ro - xfs /dev/sdc1 rw\n4 1 7:0 / /snap/x rw - squashfs /dev/loop0 ro\n"
     )
-    mount = holding(content, path)
+    mount = find_holding(content, path)
     assert mount is not None
     assert (mount.target, mount.is_read_only) == (target, is_read_only)
-    assert holding(b"", path) is None
+    assert find_holding(b"", path) is None
 
 
 def test_topmost_is_the_one_that_a_path_reaches():

@@ -9,7 +9,7 @@ import pytest
 
 from hosttune.errors import HosttuneError
 from hosttune.host import output as module
-from hosttune.host.output import check_writable, open_stream, publish, save
+from hosttune.host.output import check_writable, open_stream, publish_file, save
 from hosttune.values import ABSENT, FileValue
 
 
@@ -89,12 +89,12 @@ def test_pipe_that_the_shell_has_opened_is_written_into(write):
 
 
 def test_what_is_published_is_readable_by_others_and_taken_away(tmp_path):
-    publish(str(tmp_path), "/f.prom", FileValue(b"x"))
+    publish_file(str(tmp_path), "/f.prom", FileValue(b"x"))
     assert (tmp_path / "f.prom").read_bytes() == b"x"
     assert stat.S_IMODE((tmp_path / "f.prom").stat().st_mode) == 0o644
     for _ in range(2):
-        publish(str(tmp_path), "/f.prom", ABSENT)
+        publish_file(str(tmp_path), "/f.prom", ABSENT)
         assert list(tmp_path.iterdir()) == []
     with pytest.raises(HosttuneError, match="No such file"):
-        publish(str(tmp_path), "/none/f.prom", FileValue(b"x"))
+        publish_file(str(tmp_path), "/none/f.prom", FileValue(b"x"))
     assert list(tmp_path.iterdir()) == []

@@ -35,9 +35,9 @@ def test_fields_by_hand_are_those_of_psutil(awkward):
 
 
 def test_processes_without_psutil_are_the_same(awkward, monkeypatch):
-    with_it = [one for one in proc.processes() if one.pid == awkward]
+    with_it = [one for one in proc.list_processes() if one.pid == awkward]
     monkeypatch.setitem(sys.modules, "psutil", None)
-    assert [one for one in proc.processes() if one.pid == awkward] == with_it
+    assert [one for one in proc.list_processes() if one.pid == awkward] == with_it
     assert with_it
 
 

@@ -61,7 +61,7 @@ def read_bytes(monkeypatch):
 
 def test_process_with_long_files_is_read_to_the_limits(table, read_bytes):
     make_process(table, 7, size=LONG)
-    (found,) = proc.processes(str(table))
+    (found,) = proc.list_processes(str(table))
     # status counts twice: 1 MiB of it, because this process has a GPU
     assert read_bytes[0] < 5 * (PROCESS_FILE + 1) + (1 << 20) + 4096
     assert found.command[:2] == ("python", "train.py")
@@ -73,9 +73,9 @@ def test_process_with_long_files_is_read_to_the_limits(table, read_bytes):
 
 def test_memory_of_a_look_does_not_follow_the_files(table):
     make_process(table, 7, size=4 * LONG)
-    proc.processes(str(table))
+    proc.list_processes(str(table))
     tracemalloc.start()
-    proc.processes(str(table))
+    proc.list_processes(str(table))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 4 * LONG / 2
@@ -85,12 +85,12 @@ def test_memory_of_a_look_does_not_follow_the_files(table):
 def test_bytes_read_grow_linearly_with_processes(table, read_bytes, size):
     for pid in range(100, 150):
         make_process(table, pid, size=size, devices=())
-    proc.processes(str(table))
+    proc.list_processes(str(table))
     once = read_bytes[0]
     for pid in range(150, 200):
         make_process(table, pid, size=size, devices=())
     read_bytes[0] = 0
-    assert len(proc.processes(str(table))) == 100
+    assert len(proc.list_processes(str(table))) == 100
     assert read_bytes[0] <= 2 * once
     assert once <= 50 * 5 * (PROCESS_FILE + 1) + 4096
 
@@ -99,7 +99,7 @@ def test_commands_after_the_first_mebibytes_are_kept_short(table, monkeypatch):
     monkeypatch.setattr(proc_fields, "ALL_COMMANDS", 10_000)
     for pid in range(100, 110):
         make_process(table, pid, size=1 << 14)
-    words = [one.command for one in proc.processes(str(table))]
+    words = [one.command for one in proc.list_processes(str(table))]
     assert sum(len(one) > proc_fields.SHORT[1] + 1 for one in words) == 3
     assert all(one[0] == "python" and one[-1] == CUT for one in words)
 
@@ -109,7 +109,7 @@ def test_more_processes_than_are_listed_make_the_list_unknown(table, monkeypatch
     monkeypatch.setattr(proc_fields, "process_ids", lambda folder: bounded.process_ids(folder, 3))
     for pid in range(100, 104):
         make_process(table, pid)
-    answer = proc.processes(str(table))
+    answer = proc.list_processes(str(table))
     assert isinstance(answer, Unreadable)
     assert "processes: they are not listed" in answer.reason
 
@@ -124,7 +124,7 @@ def test_open_files_of_one_user_cut_only_what_that_user_has_open(table, monkeypa
         )
         (folder / "status").write_text(f"Uid:\t{uid}\t{uid}\t{uid}\t{uid}\n")
     (table / "9/cgroup").write_text("0::/system.slice/docker-1.scope\n")
-    found = {one.pid: one.devices for one in proc.processes(str(table))}
+    found = {one.pid: one.devices for one in proc.list_processes(str(table))}
     assert {pid: devices[-1] == CUT for pid, devices in found.items()} == {
         6: True, 7: True, 8: False, 9: True, 10: False
     }  # fmt: skip
@@ -137,7 +137,7 @@ def test_files_that_are_only_pointed_at_count_more(table, monkeypatch):
     monkeypatch.setattr(proc, "MOST_OPEN_FILES", 16)
     monkeypatch.setattr(proc, "_is_open", seen.append)
     make_process(table, 7, devices=["/dev/nvidia0"] * 20)
-    (found,) = proc.processes(str(table))
+    (found,) = proc.list_processes(str(table))
     assert (len(seen), found.devices) == (2, (CUT,))
 
 
@@ -149,7 +149,7 @@ def test_process_that_clears_its_command_line_is_listed(table):
     (kernel / "stat").write_text("8 (kworker/0:1) I 2 0 0 0 -1 69238880 0 0 0 0 5 5 0 0 20 0 1 0 100 0 0")
     ended = make_process(table, 9)
     (ended / "stat").write_text("9 (x) Z 1 1 1 0 -1 0 0 0 0 0 5 5 0 0 20 0 1 0 100 0 0")
-    (found,) = proc.processes(str(table))
+    (found,) = proc.list_processes(str(table))
     assert (found.pid, found.command, found.devices) == (7, (), ("/dev/nvidia0",))
 
 

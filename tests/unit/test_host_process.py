@@ -91,7 +91,7 @@ def test_too_much_output_is_told_of_a_program_that_has_ended_too(monkeypatch):
     command = ("head", "-c", "5000", "/dev/zero")
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
         child.wait(10)
-        answer = process._attend(child, "head", 10)
+        answer = process._attend_child(child, "head", 10)
     assert isinstance(answer, Ended)
     assert answer.why == "output"
 

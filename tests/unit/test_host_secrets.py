@@ -12,7 +12,7 @@ from hosttune.actions.record_commands import shared_words
 from hosttune.actions.record_shared import shared_text
 from hosttune.host.cleaned import clean
 from hosttune.host.door import Process
-from hosttune.host.redact import Redactor, people, places, serials
+from hosttune.host.redact import Redactor, find_people, find_places, find_serials
 from hosttune.host.secrets import is_secret_file, is_serial_file, mask_command, mask_mapper_uuid, mask_text
 from tests.unit.fake_reader import FakeReader
 
@@ -302,7 +302,7 @@ def test_serial_is_one_word_wherever_it_stands():
         "/sys/class/dmi/id/board_serial": b"To be filled by O.E.M.\n",
         "/sys/class/dmi/id/chassis_serial": b"None\n",
     }
-    redactor = Redactor(serials(files), share=False)
+    redactor = Redactor(find_serials(files), share=False)
     text = redactor.text("/dev/disk/by-id/nvme-SAMSUNG_S4EV_NF0M123456 /dev/disk/by-id/nvme-eui.0025385B01405B1A None")
     assert "NF0M" not in text
     assert "0025385" not in text.lower()
@@ -356,17 +356,17 @@ def test_what_is_no_server_or_a_public_one_is_left(text):
 
 
 def test_host_and_domain_are_replaced_and_generic_names_are_not():
-    words = places(["gpu17.cluster.example\n", "vm", "ubuntu"], "(none)\n")
+    words = find_places(["gpu17.cluster.example\n", "vm", "ubuntu"], "(none)\n")
     text = Redactor(words, share=True).text(
         "gpu17 GPU17.cluster.example nas.cluster.example vm.swappiness ubuntu gpu170"
     )
     assert text == "host host nas.domain vm.swappiness ubuntu gpu170"
-    assert places(["gpu17"], "hpc.example\n") == {"gpu17": "host", "hpc.example": "domain"}
+    assert find_places(["gpu17"], "hpc.example\n") == {"gpu17": "host", "hpc.example": "domain"}
 
 
 def test_people_are_replaced_and_accounts_of_the_system_are_not():
     passwd = "root:x:0:0::/root:/bin/sh\nsyslog:x:104:1::/:/bin/false\nalice:x:1000:1000:A:/home/alice:/bin/sh\nnobody:x:65534:1::/:/x\n"
-    words = people(passwd, ["root", "syslog", "ldapuser", "4711"])
+    words = find_people(passwd, ["root", "syslog", "ldapuser", "4711"])
     assert words == {"alice": "user1", "ldapuser": "user2"}
     assert shared("/home/alice alice@x malice", **words) == "/home/user1 user1@x malice"
 

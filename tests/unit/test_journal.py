@@ -26,7 +26,7 @@ def ran(writer, *changes, undoes=(), is_done=True, is_finished=True):
     steps = []
     for number, one in enumerate(changes):
         step = recorder.intent(one, undoes[number] if undoes else None)
-        (recorder.done(step) if is_done else recorder.failed(step, "no"))
+        (recorder.done(step) if is_done else recorder.record_failure(step, "no"))
         steps.append(step)
     if is_finished:
         recorder.finish()
@@ -75,7 +75,7 @@ def test_run_goes_by_the_beginning_of_its_id_where_that_is_one_alone():
 def test_what_a_run_is_and_what_became_of_it_is_read_as_it_was_written():
     writer = host()
     recorder = JournalWriter.start(writer, new_run(writer, Journal(()), "apply", "d" * 64))
-    recorder.failed(recorder.intent(change(triggers=(Trigger("restart", "x.service"),))), "the kernel says no")
+    recorder.record_failure(recorder.intent(change(triggers=(Trigger("restart", "x.service"),))), "the kernel says no")
     made = recorder.intent(change(B))
     recorder.done(made, "it complained", change(B, after="11"))
     recorder.trigger(Trigger("restart", "x.service"), "waiting")

@@ -5,7 +5,7 @@ from dataclasses import replace
 from hosttune.actions.journal import FOLDER, KEEP, JournalWriter, read_journal
 from hosttune.actions.journal_lines import Run, StepId
 from hosttune.actions.recover import prune
-from hosttune.actions.undo import original
+from hosttune.actions.undo import find_original
 from hosttune.host.overlay import Overlay
 from hosttune.values import Action, Address, Change
 from tests.unit.fake_reader import FakeReader
@@ -16,7 +16,7 @@ def record(writer, number, *, after="10", undoes=None, is_done=True):
     recorder = JournalWriter.start(writer, run)
     if after:
         step = recorder.intent(Change(Address("sysctl", f"vm.x{number}"), Action.UPDATE, "60", after, "rule"), undoes)
-        (recorder.done if is_done else lambda step: recorder.failed(step, "no"))(step)
+        (recorder.done if is_done else lambda step: recorder.record_failure(step, "no"))(step)
     recorder.finish()
     return StepId(run.id, 1)
 
@@ -75,7 +75,7 @@ def test_prune_keeps_the_undo_that_stopped_half_way_of_a_step_in_force():
     run = Run("run-001", "undo", "2026-01-01T00:00:01", "me", "b", "d", "0")
     recorder = JournalWriter.start(writer, run)
     back = Change(Address("sysctl", "vm.x0"), Action.UPDATE, "10", "60", "rule")
-    recorder.failed(recorder.intent(back, step), "stopped", replace(back, after="33"))
+    recorder.record_failure(recorder.intent(back, step), "stopped", replace(back, after="33"))
     recorder.finish()
     empty_runs(writer, 2, KEEP)
     assert kept(writer)[:2] == ["run-000", "run-001"]
@@ -100,7 +100,7 @@ def test_prune_keeps_what_was_undone_on_paper_while_a_later_value_is_in_force():
     journal = read_journal(writer)
     (step,) = journal.in_force
     assert step.id == second
-    assert original(step, journal) == "60"
+    assert find_original(step, journal) == "60"
 
 
 def step_of(writer, number, change, undoes=None, *, superseded=False):

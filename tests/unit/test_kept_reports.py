@@ -24,8 +24,8 @@ H100 = HOSTS / "h100-8x-2socket.json"
 @pytest.fixture
 def where(tmp_path, monkeypatch):
     folder = str(tmp_path / "state" / "reports")
-    monkeypatch.setattr(state, "folder", lambda part: str(tmp_path / "state" / part))
-    monkeypatch.setattr("hosttune.cli.diff._today", lambda: "2998-12-31")
+    monkeypatch.setattr(state, "name_folder", lambda part: str(tmp_path / "state" / part))
+    monkeypatch.setattr("hosttune.cli.diff._format_today", lambda: "2998-12-31")
     return folder
 
 

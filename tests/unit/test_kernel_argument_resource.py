@@ -5,7 +5,7 @@ import pytest
 from hosttune.actions.boot_triggers import update_grub
 from hosttune.errors import Refused
 from hosttune.facts.kernel import grub_arguments as grub
-from hosttune.resources.kernel.kernel_argument import contradicts, has, unproven
+from hosttune.resources.kernel.kernel_argument import contradicts_wanted, describe_unproven, has
 from hosttune.values import Activation, HoldKind, Trigger, Verdict
 from tests.hosts.boot_files import grub_cfg
 from tests.unit.fake_reader import FakeReader
@@ -132,12 +132,12 @@ WITH_IT = APPEND.format("iommu=pt")
     ],
 )  # fmt: skip
 def test_menu_is_proven_by_each_normal_entry_and_our_own_settings_alone(files, unreadable, says):
-    assert unproven(machine(files, unreadable=unreadable)) == says
+    assert describe_unproven(machine(files, unreadable=unreadable)) == says
 
 
 def test_menu_that_is_not_there_proves_nothing():
     door = host({OURS: WITH_IT, **SETTINGS})
-    assert unproven(door) == f"{GRUB} cannot be compared with its settings: it is not there"
+    assert describe_unproven(door) == f"{GRUB} cannot be compared with its settings: it is not there"
 
 
 def test_menu_that_did_not_take_the_argument_is_no_success():
@@ -146,7 +146,7 @@ def test_menu_that_did_not_take_the_argument_is_no_success():
             self.asked.append((argv, timeout_s))
 
     door = Deaf({**FACTS, OURS: WITH_IT})
-    assert unproven(door) == f"line 3 of /boot/grub/grub.cfg lacks iommu=pt ({OURS}:1)"
+    assert describe_unproven(door) == f"line 3 of /boot/grub/grub.cfg lacks iommu=pt ({OURS}:1)"
     with pytest.raises(Refused, match="update-grub ran, and line 3"):
         update_grub(door, "")
     assert door.asked == [(("update-grub",), 300.0)]
@@ -176,7 +176,7 @@ def test_menu_of_settings_that_cannot_be_read_is_not_foretold():
 )
 def test_arguments_are_compared_as_the_kernel_reads_them(present, wanted, is_there, is_against):
     assert has((present,), wanted) is is_there
-    assert contradicts(present, wanted) is is_against
+    assert contradicts_wanted(present, wanted) is is_against
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ def test_arguments_are_compared_as_the_kernel_reads_them(present, wanted, is_the
     ],
 )  # fmt: skip
 def test_settings_add_up_as_a_shell_adds_them(texts, default, afresh):
-    found = grub.arguments([(f"f{number}", text) for number, text in enumerate(texts)])
+    found = grub.add_up_arguments([(f"f{number}", text) for number, text in enumerate(texts)])
     assert " ".join(one.value for one in found.default) == default
     assert [one.place for one in found.afresh] == afresh
 
@@ -206,7 +206,7 @@ def test_settings_add_up_as_a_shell_adds_them(texts, default, afresh):
 )  # fmt: skip
 def test_settings_that_take_a_shell_are_not_guessed(text):
     with pytest.raises(ValueError, match="a shell works it out"):
-        grub.arguments([("f", text)])
+        grub.add_up_arguments([("f", text)])
 
 
 def test_entries_are_those_of_this_system_and_not_for_recovery():
@@ -215,16 +215,16 @@ def test_entries_are_those_of_this_system_and_not_for_recovery():
         "### END /etc/grub.d/10_linux ###\n### BEGIN /etc/grub.d/30_os-prober ###\nlinux /boot/vmlinuz-9 ro\n"
         "### END /etc/grub.d/30_os-prober ###\nlinux16 /boot/memtest86+.bin\n"
     )
-    assert [(one.number, one.arguments) for one in grub.entries(text)] == [(2, ("ro", "quiet", "$vt_handoff"))]
+    assert [(one.number, one.arguments) for one in grub.parse_entries(text)] == [(2, ("ro", "quiet", "$vt_handoff"))]
     before, after = (
-        grub.arguments([("f", f'GRUB_CMDLINE_LINUX_DEFAULT="{words}"')]) for words in ("quiet", "quiet x=1")
+        grub.add_up_arguments([("f", f'GRUB_CMDLINE_LINUX_DEFAULT="{words}"')]) for words in ("quiet", "quiet x=1")
     )
-    assert "linux /vmlinuz-1 ro quiet x=1 $vt_handoff\n" in grub.regenerated(text, before, after)
-    assert [one.number for one in grub.entries("linux /vmlinuz-1 ro\n")] == [1]
+    assert "linux /vmlinuz-1 ro quiet x=1 $vt_handoff\n" in grub.regenerate(text, before, after)
+    assert [one.number for one in grub.parse_entries("linux /vmlinuz-1 ro\n")] == [1]
 
 
 def test_files_are_read_in_the_order_of_grub_mkconfig():
     files = {"/etc/default/grub.d/9.cfg": "b", "/etc/default/grub.d/10.cfg": "a", "/etc/default/grub.d/x": "no"}
-    assert [path for path, _ in grub.files(FakeReader({"/etc/default/grub": "", **files}))] == [
+    assert [path for path, _ in grub.read_files(FakeReader({"/etc/default/grub": "", **files}))] == [
         "/etc/default/grub", "/etc/default/grub.d/10.cfg", "/etc/default/grub.d/9.cfg",
     ]  # fmt: skip

@@ -6,8 +6,8 @@ import pytest
 
 from hosttune.facts import Facts
 from hosttune.facts.gpu.gpu_errors import sxids_in, xids_in
-from hosttune.facts.gpu.nvidia_smi import messages_in, needs_open, not_for_open, rejected, sentences_of
-from hosttune.facts.kernel.host_log import cards_in, chosen, lockups_in, modules_in, severities
+from hosttune.facts.gpu.nvidia_smi import is_rejected, messages_in, needs_open, not_for_open, sentences_of
+from hosttune.facts.kernel.host_log import cards_in, choose_lines, count_severities, lockups_in, modules_in
 from hosttune.facts.kernel.kernel_log import DMESG, JOURNAL, lines_of, message_of, reach_of
 from hosttune.facts.storage import storage_log
 from tests.unit.fake_reader import FakeReader
@@ -109,14 +109,14 @@ ENDS = {"line": f"\n{'':26}", "U+2028": "\u2028", "U+0085": "\x85", "vertical ta
 
 def told(log):
     """All that facts make of a log, but for how programs are called."""
-    words = [message_of(line)[1] for line in chosen(log)]
-    kept = storage_log.chosen(log)
+    words = [message_of(line)[1] for line in choose_lines(log)]
+    kept = storage_log.choose_lines(log)
     messages = messages_in(log)
     sentences = sentences_of(messages)
     return {
         "lockups": [one.partition(" in ")[0] for one in lockups_in(words)],
         "out of memory": sum(word.startswith("oom-kill:") for word in words),
-        "hardware": severities(words),
+        "hardware": count_severities(words),
         "modules": modules_in(words),
         "cards": cards_in((), words, words, words),
         "others": sum(word.startswith(("nvidia-peermem", "CMCI", "mce: CPU3 B")) for word in words),
@@ -126,7 +126,7 @@ def told(log):
         "hung": sum("blocked for more" in line for line in kept),
         "GPUs": xids_in(messages),
         "switches": sxids_in(messages),
-        "driver": (len(messages), needs_open(sentences), not_for_open(sentences), rejected(messages)),
+        "driver": (len(messages), needs_open(sentences), not_for_open(sentences), is_rejected(messages)),
         "head": len(reach_of(log)),
     }
 

@@ -13,7 +13,16 @@ from hosttune.engine.rule import build_rule
 from hosttune.engine.yamlio import load_document
 from hosttune.errors import Where
 from hosttune.facts import Facts
-from hosttune.facts.base import Fact, KnownPart, UnknownFact, any_known, keep_known, known_items, known_part, unread
+from hosttune.facts.base import (
+    Fact,
+    KnownPart,
+    UnknownFact,
+    any_known,
+    keep_known,
+    known_items,
+    known_part,
+    make_unread,
+)
 from hosttune.frozen import frozen
 from hosttune.values import Verdict
 from tests.unit.fake_reader import FakeReader
@@ -192,7 +201,7 @@ def test_words_of_a_fault_name_the_known_part_and_why_there_may_be_more():
 
 
 def test_fault_is_kept_where_its_words_are_unknown():
-    disks = Disks((Disk("sda", unread(WHY)),))
+    disks = Disks((Disk("sda", make_unread(WHY)),))
     (found,) = findings_of(rule_with("len(disks.all) == 0", "{{ disks.all[0].errors }} errors"), disks)
     assert found.is_fault
     assert found.reason == f"Disk errors: a fault, but its details are unknown: {WHY}"
@@ -200,6 +209,6 @@ def test_fault_is_kept_where_its_words_are_unknown():
 
 
 def test_advice_whose_words_are_unknown_is_unknown():
-    disks = Disks((Disk("sda", unread(WHY)),))
+    disks = Disks((Disk("sda", make_unread(WHY)),))
     (found,) = findings_of(rule_with("len(disks.all) == 0", "{{ disks.all[0].errors }} errors", "false"), disks)
     assert (found.verdict, found.reason) == (Verdict.UNKNOWN, WHY)

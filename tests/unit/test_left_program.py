@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from hosttune.actions import left_program
-from hosttune.actions.left_program import COPY, LINK, PYTHON, leave_program, remove_idle_program, staying
+from hosttune.actions.left_program import COPY, LINK, PYTHON, keep_program, leave_program, remove_idle_program
 from hosttune.host.overlay import Overlay
 from hosttune.host.record import read_record
 from hosttune.values import ABSENT, FileValue
@@ -23,9 +23,9 @@ def host(monkeypatch, tmp_path):
     overlay.replace(PYTHON, FileValue(b""), expected=ABSENT)
     file = tmp_path / "hosttune.pyz"
     file.write_bytes(b"this version")
-    monkeypatch.setattr(left_program, "archive", lambda: str(file))
+    monkeypatch.setattr(left_program, "find_archive", lambda: str(file))
     monkeypatch.setattr(left_program, "open_writer", lambda: overlay)
-    monkeypatch.setattr(left_program, "locked", nullcontext)
+    monkeypatch.setattr(left_program, "hold_lock", nullcontext)
     monkeypatch.setattr(sys, "executable", PYTHON)
     return overlay
 
@@ -37,7 +37,7 @@ def journal(monkeypatch, **found):
 
 def test_program_is_there_before_the_run_and_stays_while_a_change_is_in_force(host, monkeypatch):
     journal(monkeypatch, in_force=("a step",))
-    with staying():
+    with keep_program():
         assert (host.link(LINK), host.read(COPY)) == (COPY, b"this version")
     assert host.link(LINK) == COPY
     journal(monkeypatch)
@@ -55,7 +55,7 @@ def test_program_stays_where_something_may_be_taken_back(found, host, monkeypatc
 
 def test_run_that_changed_nothing_leaves_nothing(host, monkeypatch):
     journal(monkeypatch)
-    with pytest.raises(ValueError, match="refused"), staying():
+    with pytest.raises(ValueError, match="refused"), keep_program():
         raise ValueError("refused")
     assert host.link(LINK) == ABSENT
 

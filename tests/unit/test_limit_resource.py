@@ -3,7 +3,7 @@
 import pytest
 
 from hosttune.facts import Facts, UnknownFact
-from hosttune.facts.limits.session_limits import LimitLine, amount, lines
+from hosttune.facts.limits.session_limits import LimitLine, parse_amount, parse_lines
 from hosttune.facts.placed import Placed
 from hosttune.resources import address_kinds
 from hosttune.values import Activation, HoldKind, Unreadable, Verdict
@@ -182,10 +182,16 @@ def test_item_that_is_none_is_unknown():
 
 
 def test_lines_are_read_as_pam_limits_reads_them():
-    assert list(lines("# x\n* - nofile 5\n@a hard core 0 # y\nbad line\n")) == [
+    assert list(parse_lines("# x\n* - nofile 5\n@a hard core 0 # y\nbad line\n")) == [
         (2, "*", "soft", "nofile", "5"), (2, "*", "hard", "nofile", "5"), (3, "@a", "hard", "core", "0"),
     ]  # fmt: skip
-    assert [amount(text) for text in ("5", "-1", "unlimited", "x", "-2")] == [5, float("inf"), float("inf"), None, None]
+    assert [parse_amount(text) for text in ("5", "-1", "unlimited", "x", "-2")] == [
+        5,
+        float("inf"),
+        float("inf"),
+        None,
+        None,
+    ]
 
 
 def test_files_of_limits_and_their_dropins_name_their_rule():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hosttune.facts.losses import Aspect, HostStanding, Loss, Sign, Unseen, counted, lasting, losses
+from hosttune.facts.losses import Aspect, HostStanding, Loss, Sign, Unseen, find_losses, select_counted, select_lasting
 
 BEFORE = HostStanding((
     Sign(Aspect.FAILED_UNIT, "old.service"),
@@ -31,11 +31,11 @@ def without(aspect, name, *more):
 
 
 def said(before, after, **named):
-    return [one.sentence for one in losses(before, after, **named)]
+    return [one.sentence for one in find_losses(before, after, **named)]
 
 
 def test_as_before_is_no_loss():
-    assert losses(BEFORE, BEFORE) == ()
+    assert find_losses(BEFORE, BEFORE) == ()
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_each_thing_that_is_gone_is_one_sentence(aspect, name, sentence):
         assert sentence in said(BEFORE, gone)
     else:
         assert said(BEFORE, gone) == [sentence]
-    assert losses(gone, gone) == ()  # it was so before
+    assert find_losses(gone, gone) == ()  # it was so before
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_what_fell_away_of_faults_or_came_in_addition_is_none():
         Sign(Aspect.LINK, "eth1"),
         Sign(Aspect.MOUNT, "/scratch", "rw"),
     ))  # fmt: skip
-    assert losses(BEFORE, better) == ()
+    assert find_losses(BEFORE, better) == ()
 
 
 def test_a_mount_that_turned_read_only_is_a_loss_and_the_reverse_is_none():
@@ -116,17 +116,17 @@ def test_a_gpu_that_answers_from_another_slot_is_not_lost():
     )
     assert said(BEFORE, moved) == ["GPU 0000:1b:00.0 has not joined its NVLink fabric"]
     joined = HostStanding((*moved.signs, Sign(Aspect.FABRIC, "0001:01:00.0")))
-    assert losses(BEFORE, joined) == ()
+    assert find_losses(BEFORE, joined) == ()
 
 
 def test_what_cannot_be_looked_at_any_more_is_told_and_does_not_count():
     after = without(Aspect.CLOCK, "")
     after = HostStanding(after.signs, (Unseen(Aspect.CLOCK, "chronyc: 506 Cannot talk to daemon"),))
-    (found,) = losses(BEFORE, after)
+    (found,) = find_losses(BEFORE, after)
     assert not found.is_known
     assert found.sentence == "not known: clock: chronyc: 506 Cannot talk to daemon"
-    assert counted((found,)) == ()
-    assert losses(after, after) == ()  # it was not known before, either
+    assert select_counted((found,)) == ()
+    assert find_losses(after, after) == ()  # it was not known before, either
 
 
 def test_gpus_that_cannot_be_asked_in_time_are_lost():
@@ -134,7 +134,7 @@ def test_gpus_that_cannot_be_asked_in_time_are_lost():
     after = HostStanding(
         without(Aspect.GPU, "GPU-1").signs, (Unseen(Aspect.GPU, "nvidia-smi hangs in the kernel", is_stuck=True),)
     )
-    (found,) = losses(BEFORE, after)
+    (found,) = find_losses(BEFORE, after)
     assert found.is_known
     assert found.is_final
     assert found.sentence == "GPU 0000:1b:00.0 (GPU-1) does not answer any more: nvidia-smi hangs in the kernel"
@@ -153,13 +153,13 @@ def test_faults_that_nobody_could_tell_before_are_not_new():
         (), (Unseen(Aspect.FAILED_UNIT, "systemctl failed"), Unseen(Aspect.HEALTH, "denied", "gpu-xids"))
     )
     after = HostStanding((Sign(Aspect.FAILED_UNIT, "a.service"), Sign(Aspect.HEALTH, "gpu-xids", "Xid 79", 3)))
-    assert losses(before, after) == ()
+    assert find_losses(before, after) == ()
     assert said(after, before) == ["not known: failed unit: systemctl failed", "not known: health gpu-xids: denied"]
 
 
 def test_a_unit_that_flaps_counts_only_where_two_looks_show_it():
     flapping = Loss(Aspect.FAILED_UNIT, "a.service", "a.service has failed")
     cut = Loss(Aspect.ROUTE, "IPv4", "there is no default route for IPv4 any more")
-    assert lasting([flapping], [flapping]) == (flapping,)
-    assert lasting([], [flapping, cut]) == (cut,)
-    assert lasting([flapping, cut], []) == ()
+    assert select_lasting([flapping], [flapping]) == (flapping,)
+    assert select_lasting([], [flapping, cut]) == (cut,)
+    assert select_lasting([flapping, cut], []) == ()

@@ -4,8 +4,8 @@ import pytest
 
 from hosttune.actions.boot_triggers import rebuild_initramfs
 from hosttune.facts.base import UnknownFact
-from hosttune.facts.kernel.initramfs import NamedModules, generator, why_in
-from hosttune.facts.kernel.module_options import options, same_value
+from hosttune.facts.kernel.initramfs import NamedModules, find_generator, why_in
+from hosttune.facts.kernel.module_options import parse_options, same_value
 from hosttune.resources import wish_kinds
 from hosttune.resources.base import Applied, Bound, Operator, Wish
 from hosttune.resources.services.since import applied_since
@@ -141,7 +141,7 @@ def test_folder_that_cannot_be_read_is_unknown():
 )
 def test_initial_ram_disk_is_judged_by_its_configuration(files, name, why):
     reader = FakeReader(files)
-    assert (generator(reader), why_in(NamedModules(reader), "nvidia")) == (name, why)
+    assert (find_generator(reader), why_in(NamedModules(reader), "nvidia")) == (name, why)
 
 
 DRACUT = {"/boot/initrd.img-6.8": "", "/usr/bin/dracut": "", "/etc/dracut.conf.d/a.conf": 'add_drivers+=" nvidia_uvm "'}
@@ -226,12 +226,12 @@ def test_file_that_is_written_is_carried_into_the_initial_ram_disk_unless_the_ru
 
 
 def test_comment_behind_an_option_is_no_option():
-    assert list(options("options a b=1 # c=2\n# options d e=3\n")) == [(1, "a", "b", "1")]
+    assert list(parse_options("options a b=1 # c=2\n# options d e=3\n")) == [(1, "a", "b", "1")]
 
 
 def test_lines_are_read_as_modprobe_reads_them():
     text = '# options a b=1\noptions a-b c=1 d="x y" e \\\n  f=2\nalias options a\noptions a\n'
-    assert list(options(text)) == [
+    assert list(parse_options(text)) == [
         (2, "a_b", "c", "1"), (2, "a_b", "d", "x y"), (2, "a_b", "e", ""), (2, "a_b", "f", "2"),
     ]  # fmt: skip
 

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from hosttune.resources.storage.mount_policy import aged
+from hosttune.resources.storage.mount_policy import find_aged
 
 BTRFS = (("0:28", "/@", "/"), ("0:28", "/@home", "/home"), ("0:28", "/", "/mnt/all"))
 BOUND = (("8:1", "/", "/"), ("8:17", "/", "/data"), ("8:17", "/scratch", "/scratch"))
@@ -15,7 +15,7 @@ BOUND = (("8:1", "/", "/"), ("8:17", "/", "/data"), ("8:17", "/scratch", "/scrat
 def test_mounts_upon_each_other_are_looked_at_up_to_a_limit():
     every = tuple(SimpleNamespace(device=f"8:{n}", root="/", target="/data") for n in range(65))
     facts = SimpleNamespace(reader=SimpleNamespace(persistent_only=False), mounts=SimpleNamespace(all=every))
-    found = aged("/data", SimpleNamespace(fields={"atime": "noatime"}), facts)
+    found = find_aged("/data", SimpleNamespace(fields={"atime": "noatime"}), facts)
     assert (found.by, found.unknown) == ((), "more than 64 file systems are mounted at /data")
 
 
@@ -42,7 +42,7 @@ def test_mount_is_aged_by_trees_that_show_its_files(mounts, target, tree, is_age
         mounts=SimpleNamespace(all=every),
         ageing=SimpleNamespace(rules=(SimpleNamespace(path=tree, uses_atime=True, source="a.conf:1"),), hidden=()),
     )
-    found = aged(target, SimpleNamespace(fields={"atime": "noatime"}), facts)
+    found = find_aged(target, SimpleNamespace(fields={"atime": "noatime"}), facts)
     assert found.by == (("a.conf:1",) if is_aged else ())
 
 
@@ -77,5 +77,5 @@ def test_fstab_of_an_image_tells_which_trees_meet(target, tree, is_aged):
         mounts=SimpleNamespace(all=every),
         ageing=SimpleNamespace(rules=(SimpleNamespace(path=tree, uses_atime=True, source="a.conf:1"),), hidden=()),
     )
-    found = aged(target, SimpleNamespace(fields={"atime": "noatime"}), facts)
+    found = find_aged(target, SimpleNamespace(fields={"atime": "noatime"}), facts)
     assert found.by == (("a.conf:1",) if is_aged else ())

@@ -10,7 +10,7 @@ import pytest
 import hosttune
 from hosttune.engine.catalog import builtin_catalog
 from hosttune.facts.own_tables import FOLDER, parse_own_table, read_own_table
-from hosttune.views.explain import _dated
+from hosttune.views.explain import _add_dates
 
 NAMES = sorted(path.stem for path in (Path(hosttune.__file__).parent / FOLDER).glob("*.tsv"))
 SOURCES = [source for rule in builtin_catalog().rules.values() for source in rule.sources]
@@ -28,8 +28,8 @@ def test_table_says_of_when_it_is_and_until_when_it_counts(name):
 def test_explanation_of_a_rule_names_the_command_that_renews_the_table(name):
     (source,) = [one for one in SOURCES if one.startswith(f"hosttune/{FOLDER}/{name}.tsv")]
     assert re.search(r"renewed .*: (?:python -m tests\.catalogues\.\w+ |\$EDITOR hosttune/)", source)
-    assert f"good until {read_own_table(name).good_until}" in _dated(source)
-    assert _dated("https://docs.kernel.org/") == "https://docs.kernel.org/"
+    assert f"good until {read_own_table(name).good_until}" in _add_dates(source)
+    assert _add_dates("https://docs.kernel.org/") == "https://docs.kernel.org/"
 
 
 def test_dates_that_the_head_lacks_are_empty_and_rows_have_none():

@@ -65,7 +65,7 @@ def status(**versions):
 def reader(database="", simulated=None, names=("a",), uris=URIS, kind=FakeReader):
     queries = {}
     if simulated is not None:
-        queries = {apt.simulation(names): simulated, apt.downloads(names): uris}
+        queries = {apt.make_simulation(names): simulated, apt.make_download_list(names): uris}
     return kind({"/var/lib/dpkg/status": status(dpkg="1.22") + database}, queries=queries)
 
 
@@ -100,7 +100,7 @@ def change_of(simulated=NEW, **fields):
 
 
 def test_parse_reads_installs_upgrades_and_origins():
-    would = apt.parse(apt.relevant(SIMULATED))
+    would = apt.parse(apt.find_relevant_lines(SIMULATED))
     assert [(one.name, one.before, one.after, one.origin) for one in would.steps] == [
         ("libc6", "2.39-0ubuntu8", "2.39-0ubuntu8.5", "Ubuntu:24.04/noble-updates, Ubuntu:24.04/noble-security"),
         ("libnvidia-compute-580", "", "580.95.05-0ubuntu1", "Ubuntu:24.04/noble-updates"),
@@ -122,7 +122,7 @@ def test_parse_reads_removals_sizes_and_errors():
     [("580.95.05-0ubuntu1", "580.95.05"), ("1:2.3-4-5", "2.3-4"), ("595.84", "595.84"), ("2:7", "7")],
 )
 def test_upstream(version, upstream):
-    assert apt.upstream(version) == upstream
+    assert apt.get_upstream(version) == upstream
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_upstream(version, upstream):
     ],
 )
 def test_installation_allows_only_what_was_simulated(lines, flags):
-    argv = apt.installation(("a=1",), apt.parse(lines))
+    argv = apt.make_installation(("a=1",), apt.parse(lines))
     assert {word for word in argv if word.startswith("--")} == flags | {"--no-install-recommends"}
 
 
@@ -209,7 +209,7 @@ IN_ARCHIVE = POLICY.format("500\n        500 http://site/debian stable/main amd6
 def test_compare_upgrades_say_how_far_they_can_be_undone(policy, cache, way_back):
     host = reader(simulated=NEW + UPGRADE)
     host.files |= {f"/var/cache/apt/archives/{name}": b"" for name in cache}
-    host.queries |= {apt.policy(["libx"]): policy, apt.automatic(["libx"]): "libx\n"}
+    host.queries |= {apt.ask_policy(["libx"]): policy, apt.make_automatic_question(["libx"]): "libx\n"}
     (change,) = compare(host).changes
     assert change.before == (("libx=1",) if policy is ABSENT else ("libx=1 (auto)",))
     assert change.reversible.startswith(way_back)
@@ -602,7 +602,7 @@ HELPER, OTHER = "Inst b-helper (2 site:1/stable [all])\n", "Inst c (1 site:1/sta
 def stopped_with(there, answers, whole):
     """A host where a run stopped with the packages `there`; apt-get answers by operands, and leaves all `whole`."""
     made = reader(status(**there), kind=FakeWriter)
-    made.queries = {apt.simulation(operands): answer for operands, answer in answers.items()}
+    made.queries = {apt.make_simulation(operands): answer for operands, answer in answers.items()}
 
     def run(argv, *, timeout_s):
         made.ran = (*made.ran, tuple(argv))
@@ -707,7 +707,7 @@ def test_inverse_brings_back_what_was_removed_and_upgraded():
     operands = ("libx=1", "old-a=7", "a-", "b-helper-")
     made = writer(back, status(a="1.5-1", b_helper="2", libx="2"), status(libx="1", old_a="7"), operands=operands)
     alone = ("old-a=7", "a-", "b-helper-")
-    made.queries[apt.simulation(alone)] = back.replace("Inst libx [2] (1 s [all])\n", "")
+    made.queries[apt.make_simulation(alone)] = back.replace("Inst libx [2] (1 s [all])\n", "")
     SET.write(made, inverse)
     assert made.ran[0][-5:] == ("install", *operands)
     assert "--allow-downgrades" in made.ran[0]

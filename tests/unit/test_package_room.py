@@ -42,7 +42,7 @@ def host(
         path: Space(1 << 40, free.get(key, 1 << 39), 1 << 20, free.get(f"{key}_files", 1 << 19), 0)
         for path, key in targets.items()
     }
-    queries = {apt.simulation(("a",)): simulated, apt.downloads(("a",)): uris}
+    queries = {apt.make_simulation(("a",)): simulated, apt.make_download_list(("a",)): uris}
     return FakeReader(files, links=HOST, folders=["/sys/firmware"], spaces=spaces, queries=queries)
 
 
@@ -105,7 +105,7 @@ def test_room_is_looked_at_again_before_the_act_also_of_an_undo():
         "Version: 1", "Version: 2"
     )
     writer = FakeWriter(host((), boot=MIB).files | {"/var/lib/dpkg/status": database}, spaces=host((), boot=MIB).spaces)
-    writer.queries = {apt.simulation(("intel-microcode=1",)): simulated}
+    writer.queries = {apt.make_simulation(("intel-microcode=1",)): simulated}
     back = Change(
         Address("package-set", "intel-microcode"), Action.UPDATE, ("intel-microcode=2",), ("intel-microcode=1",), "r"
     )

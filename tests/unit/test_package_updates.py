@@ -58,7 +58,7 @@ def status(**versions):
 
 
 def host(operands=(), simulated="", files=None, **versions):
-    queries = {apt.simulation(operands): simulated, apt.policy(["nvidia-utils-580"]): POLICY}
+    queries = {apt.make_simulation(operands): simulated, apt.ask_policy(["nvidia-utils-580"]): POLICY}
     always = {"/var/lib/dpkg/status": status(**versions), "/sys/module/kernel/uevent": ""}
     return FakeReader(always | (files or {}), queries=queries)
 
@@ -222,7 +222,7 @@ class Debs(FakeReader):
 
 def debs(*cached, policy=POLICY):
     files = {f"/var/cache/apt/archives/{name}": b"deb" for name in cached}
-    return Debs(files, queries={apt.policy(["nvidia-utils-580"]): policy})
+    return Debs(files, queries={apt.ask_policy(["nvidia-utils-580"]): policy})
 
 
 OLD = {"nvidia-utils-580": "580.1-1"}
@@ -239,8 +239,8 @@ def test_keep_copies_from_the_cache_or_fetches_from_the_archive():
     asked = len(writer.asked)
     kept_debs.keep(writer, OLD)
     assert len(writer.asked) == asked
-    assert kept_debs.operand(writer, "nvidia-utils-580", "580.1-1") == f"{kept_debs.FOLDER}/{writer.kept[0]}"
-    assert kept_debs.operand(writer, "nvidia-utils-580", "580.2-1") == "nvidia-utils-580=580.2-1"
+    assert kept_debs.spell_operand(writer, "nvidia-utils-580", "580.1-1") == f"{kept_debs.FOLDER}/{writer.kept[0]}"
+    assert kept_debs.spell_operand(writer, "nvidia-utils-580", "580.2-1") == "nvidia-utils-580=580.2-1"
 
 
 def test_keep_of_what_nobody_has_keeps_nothing():
@@ -262,7 +262,7 @@ def test_keep_that_was_killed_half_way_is_made_again():
     with pytest.raises(Refused):
         kept_debs.keep(writer, OLD)
     writer.files[f"{kept_debs.FOLDER}/partial/nvidia-utils-580_580.1-1_amd64.deb"] = b"de"  # what a kill leaves
-    assert kept_debs.operand(writer, *next(iter(OLD.items()))) == "nvidia-utils-580=580.1-1"
+    assert kept_debs.spell_operand(writer, *next(iter(OLD.items()))) == "nvidia-utils-580=580.1-1"
     writer.failing = ""
     kept_debs.keep(writer, OLD)
     assert writer.kept == ("nvidia-utils-580_580.1-1_amd64.deb",)
@@ -273,7 +273,7 @@ def test_keep_that_was_killed_half_way_is_made_again():
 def test_kept_file_is_of_the_architecture_of_the_package(name, architecture):
     files = ("libx_1_i386.deb", "libx_1_amd64.deb", "liby_1_all.deb")
     reader = FakeReader({f"{kept_debs.FOLDER}/{file}": b"deb" for file in files} | {apt.ARCHITECTURES: "amd64\ni386\n"})
-    assert kept_debs.operand(reader, name, "1").endswith(f"_{architecture}.deb")
+    assert kept_debs.spell_operand(reader, name, "1").endswith(f"_{architecture}.deb")
     assert apt.places_of("", files, {name: "1"}, ("i386",)) == {name: "cache"}
     other = tuple(file for file in files if architecture not in file)
     assert apt.places_of("", other, {name: "1"}, ("i386",)) == {name: "nowhere"}
@@ -314,7 +314,7 @@ def test_undo_installs_the_kept_file_and_marks_it_as_it_was():
     old, new = ("libx=1 (auto)",), ("libx=2",)
     file = f"{kept_debs.FOLDER}/libx_1_all.deb"
     reader = Debs({"/var/lib/dpkg/status": status(libx="2"), file: b"deb"})
-    reader.queries[apt.simulation((file,))] = "Inst libx [2] (1 local-deb [all])\n"
+    reader.queries[apt.make_simulation((file,))] = "Inst libx [2] (1 local-deb [all])\n"
     ran = []
 
     def run(argv, *, timeout_s):
@@ -332,7 +332,7 @@ def test_undo_installs_the_kept_file_and_marks_it_as_it_was():
 def test_kept_file_of_other_contents_is_not_installed():
     file = f"{kept_debs.FOLDER}/libx_1_all.deb"
     reader = Debs({"/var/lib/dpkg/status": status(libx="2"), file: b"deb"})
-    reader.queries[apt.simulation((file,))] = "Inst libx [2] (3 local-deb [all])\n"
+    reader.queries[apt.make_simulation((file,))] = "Inst libx [2] (3 local-deb [all])\n"
     with pytest.raises(Conflict, match="something else"):
         SET.write(reader, Change(Address("package-set", "libx"), "update", ("libx=2",), ("libx=1",), "r"))
 

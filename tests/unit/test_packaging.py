@@ -41,7 +41,7 @@ def modules():
 
 @pytest.fixture(scope="module")
 def tree():
-    return command_tree.tree()
+    return command_tree.read_tree()
 
 
 def test_policy_as_it_is_installed_is_no_policy():

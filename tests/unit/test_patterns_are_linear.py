@@ -23,10 +23,10 @@ from hosttune.facts.apt_conf import AptNames
 from hosttune.facts.commands import values_in
 from hosttune.facts.containers.containers import mode_of, root_of
 from hosttune.facts.containers.userns import allows_userns
-from hosttune.facts.jobs import _tops
+from hosttune.facts.jobs import _find_tops
 from hosttune.facts.kernel.grub import parse_menu
 from hosttune.facts.services.slurm import gpus_of
-from hosttune.facts.services.unit_files import assignments
+from hosttune.facts.services.unit_files import parse_assignments
 from hosttune.facts.slurm_conf import slurm_rows, with_defaults
 from hosttune.facts.storage.ageing_files import parse_cachefilesd, parse_tmpreaper
 from hosttune.facts.sysfs import fits
@@ -182,7 +182,7 @@ HOSTILE = {
     "unknown names": lambda: rule_faults(
         load_document("id: a-b\nexpect:\n" + "- {if: 'memry.a > 1', else: x}\n" * (MANY // 40), "a-b.yaml")
     ),
-    "lines that go on": lambda: [*assignments("ab\\\n" * (MANY // 4))],
+    "lines that go on": lambda: [*parse_assignments("ab\\\n" * (MANY // 4))],
     "settings of apt": lambda: [*_apt('a "b";\n' * (MANY // 7), "a")],
     "names of apt that nest": lambda: [*_apt("a{" * (MANY // 2), "a")],
     "names of apt that are long": lambda: [*_apt("a::" * (MANY // 8) + "{" + '"x";' * (MANY // 16) + "}", "a")],
@@ -192,7 +192,7 @@ HOSTILE = {
     "defaults of Slurm": lambda: _partitions(
         "PartitionName=DEFAULT " + "".join(f"a{i}=1 " for i in range(MANY // 20)) + "\nPartitionName=x" * (MANY // 32)
     ),
-    "processes that forked each other": lambda: _tops(_chain(MANY // 32)),
+    "processes that forked each other": lambda: _find_tops(_chain(MANY // 32)),
     "settings of tmpreaper": lambda: parse_tmpreaper("A=b\n" * (MANY // 4), "tmpreaper.conf"),
     "folders of cachefilesd": lambda: parse_cachefilesd("dir /a\n" * (MANY // 7), "cachefilesd.conf"),
     "commands": lambda: [*values_in("sysctl -w vm.a=1\n" * (MANY // 18))],

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from hosttune.cli.command_tree import tree
+from hosttune.cli.command_tree import read_tree
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [
@@ -39,7 +39,7 @@ SENTENCE = re.compile(r"(?<=[.:;!?])\s+|\n\s*\n|\n\s*[-|]|\|")
 def helps() -> dict[str, str]:
     """Every text of the command line's help, by what it is of."""
     found = {}
-    for command in tree().walk():
+    for command in read_tree().walk():
         name = " ".join(("hosttune", *command.path))
         found[name] = command.help
         found |= {

@@ -22,7 +22,7 @@ def load(text: str, **reader) -> Policy:
 def test_policy_absent_gives_defaults():
     policy = load_policy(FakeReader(), CATALOG)
     assert (policy.profile, policy.max_risk, policy.disturb) == ("base", Risk.MEDIUM, Disturbs.NOTHING)
-    assert "storage-noatime" in {rule.id for rule in policy.selected(CATALOG)}
+    assert "storage-noatime" in {rule.id for rule in policy.select_rules(CATALOG)}
 
 
 def test_policy_says_everything():
@@ -30,7 +30,7 @@ def test_policy_says_everything():
         "profile: base\nselect: [memory-swappiness]\nignore: [storage-fstrim]\n"
         "params: {memory-swappiness: {value: 5}}\nmax_risk: high\ndisturb: new sessions\n"
     )
-    assert "storage-fstrim" not in {rule.id for rule in policy.selected(CATALOG)}
+    assert "storage-fstrim" not in {rule.id for rule in policy.select_rules(CATALOG)}
     assert policy.params_of(CATALOG.rules["memory-swappiness"], CATALOG)["value"] == 5
     assert (policy.max_risk, policy.disturb) == (Risk.HIGH, Disturbs.SESSIONS)
 
@@ -180,7 +180,7 @@ def test_waiver_does_not_comfort_where_nothing_is_known():
 
 def test_waived_rule_is_looked_at_and_a_bare_id_is_off():
     policy = load("ignore: [storage-fstrim, {rule: memory-swappiness, reason: so}]")
-    names = {rule.id for rule in policy.selected(CATALOG)}
+    names = {rule.id for rule in policy.select_rules(CATALOG)}
     assert "storage-fstrim" not in names
     assert "memory-swappiness" in names
 

@@ -11,7 +11,7 @@ from hosttune.actions.examine import examine
 from hosttune.cli import app
 from hosttune.engine.catalog import builtin_catalog
 from hosttune.engine.policy import Policy
-from hosttune.engine.policy_effect import likest, without_effect
+from hosttune.engine.policy_effect import find_likeliest, without_effect
 from hosttune.engine.policy_file import build_policy
 from hosttune.engine.yamlio import load_document
 from hosttune.host.record import read_record
@@ -112,13 +112,13 @@ def test_what_harms_nobody_is_said_on_wish_only_and_other_rules_are_left_out_wit
     ("pattern", "near"), [("h1OO-*", True), ("H100-*", True), ("h100-9*", True), ("login-*", False), ("*", False)]
 )
 def test_nearest_pattern_has_nearly_the_same_beginning(pattern, near):
-    assert bool(likest("h100-8x-2socket", [pattern])) is near
+    assert bool(find_likeliest("h100-8x-2socket", [pattern])) is near
 
 
 @pytest.mark.parametrize("pattern", ["h1OO-*abcdefgh*", "h1OO-????????", "h1OO-[0-9abcdef]"])
 def test_of_several_patterns_the_one_whose_plain_beginning_is_nearest_is_meant(pattern):
-    assert likest("h100-8x-2socket", ["dgx-*", pattern, "login-*"]) == pattern
-    assert likest("h100-8x-2socket", []) == ""
+    assert find_likeliest("h100-8x-2socket", ["dgx-*", pattern, "login-*"]) == pattern
+    assert find_likeliest("h100-8x-2socket", []) == ""
 
 
 def test_plan_check_and_explain_name_profile_section_and_file_and_tell_what_does_nothing(run, policy):

@@ -7,7 +7,7 @@ import pytest
 from hosttune.engine.catalog import builtin_catalog
 from hosttune.engine.proposal import propose
 from hosttune.facts import Facts
-from hosttune.facts.base import raw
+from hosttune.facts.base import get_raw
 from hosttune.facts.role import CHASSIS, DLAMI, RDMA, SEAT
 from hosttune.host.overlay import Overlay
 from hosttune.host.record import read_record
@@ -87,9 +87,9 @@ def test_display_manager_is_the_one_that_starts_with_the_machine(links, expected
 
 def test_role_that_cannot_be_read_is_unread():
     role = Facts(FakeReader(unreadable={"/sys/class/infiniband": "no", "/etc/systemd/system": "no"})).role
-    assert isinstance(raw(role, "rdma_devices"), Unreadable)
-    assert isinstance(raw(role, "display_manager"), Unreadable)
-    assert isinstance(raw(role, "is_seated"), bool)
+    assert isinstance(get_raw(role, "rdma_devices"), Unreadable)
+    assert isinstance(get_raw(role, "display_manager"), Unreadable)
+    assert isinstance(get_raw(role, "is_seated"), bool)
 
 
 GDM = {MANAGER: "/usr/lib/systemd/system/gdm3.service"}
@@ -136,4 +136,4 @@ def test_image_of_a_vendor_is_known_by_its_packages_or_folder(files, expected):
 def test_image_is_unknown_where_packages_or_the_folder_cannot_be_read():
     for hidden in ("/opt", "/var/lib/dpkg/status"):
         role = Facts(FakeReader(packages("dpkg"), unreadable={hidden: "no"})).role
-        assert isinstance(raw(role, "vendor_image"), Unreadable)
+        assert isinstance(get_raw(role, "vendor_image"), Unreadable)

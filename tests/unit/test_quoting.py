@@ -15,10 +15,10 @@ from hosttune.engine.catalog import builtin_catalog
 from hosttune.engine.policy import Policy
 from hosttune.host.cleaned import clean
 from hosttune.host.record import RecordReader
-from hosttune.measure.watch.limits import setter
+from hosttune.measure.watch.limits import name_setter
 from hosttune.quoting import join, quote
 from hosttune.values import steps_of
-from hosttune.views.masking import masked
+from hosttune.views.masking import mask_data
 from tests.hosts.built import HOSTS, reader
 
 PACKAGE = Path(__file__).resolve().parents[2] / "hosttune"
@@ -41,13 +41,13 @@ def is_run(command: str, folder: Path) -> bool:
 @pytest.mark.parametrize("name", NAMES)
 def test_command_with_a_hostile_name_runs_nothing_of_it_when_it_is_shown(name, tmp_path):
     assert not is_run(clean(f"true {quote(name)}; true {quote(name)}"), tmp_path)
-    assert not is_run(masked([f"true {quote(name)} {quote('$(touch PWN)')}"])[0], tmp_path)
+    assert not is_run(mask_data([f"true {quote(name)} {quote('$(touch PWN)')}"])[0], tmp_path)
 
 
 def test_watch_names_the_unit_of_a_user_so_that_nothing_of_it_is_run(tmp_path):
     """Any name, in a control group that was given to a user."""
     for name in NAMES:
-        said = clean(setter(f"/user.slice/user-1001.slice/user@1001.service/{name.replace('/', '')}.service"))
+        said = clean(name_setter(f"/user.slice/user-1001.slice/user@1001.service/{name.replace('/', '')}.service"))
         assert not is_run(said[said.index("systemctl") :], tmp_path), name
 
 

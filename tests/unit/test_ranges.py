@@ -11,7 +11,7 @@ from hosttune.cli import app, reports
 from hosttune.facts import Facts, UnknownFact
 from hosttune.facts.slurm_conf import hosts_in, names_host
 from hosttune.facts.storage.raid import _is_lost
-from hosttune.measure.watch.limits import numbers
+from hosttune.measure.watch.limits import parse_numbers
 from hosttune.ranges import MOST, number_list, number_list_text, parse_ranges
 from tests.unit.fake_reader import FakeReader
 from tests.unit.test_cli import H100
@@ -49,7 +49,7 @@ def test_endless_list_costs_no_memory(text):
     tracemalloc.start()
     with pytest.raises(ValueError, match="names more than"):
         number_list(text)
-    assert numbers(text.encode()) == frozenset()
+    assert parse_numbers(text.encode()) == frozenset()
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 1 << 20
@@ -125,9 +125,9 @@ def test_record_with_an_endless_list_is_looked_at_to_its_end(typed, tmp_path):
 @pytest.mark.parametrize("form", ["text", "json"])
 @pytest.mark.parametrize("error", [MemoryError(), RuntimeError("x"), RecursionError()])
 def test_record_that_makes_hosttune_fail_hides_no_other(typed, monkeypatch, form, error):
-    real = reports.checked
+    real = reports.check_host
     monkeypatch.setattr(
-        reports, "checked", lambda look, show, host: fail(error) if host == "bad" else real(look, show, host)
+        reports, "check_host", lambda look, show, host: fail(error) if host == "bad" else real(look, show, host)
     )
     status, out, err = typed("check", "--host", "bad", "--host", H100, "--format", form)
     assert status == 2

@@ -10,7 +10,7 @@ import pytest
 
 from hosttune.actions import ready as module
 from hosttune.actions.examine import Session
-from hosttune.actions.going_on import arrange
+from hosttune.actions.going_on import arrange_going_on
 from hosttune.actions.ready import (
     HOOKS,
     METRICS,
@@ -35,11 +35,11 @@ from hosttune.engine.ready import (
     not_ready,
     parse_state,
     state_to_json,
-    unknown,
     why_no_reboot,
+    why_not_known,
 )
 from hosttune.errors import BadInput, HosttuneError, Refused
-from hosttune.facts.base import UnknownFact, unread
+from hosttune.facts.base import UnknownFact, make_unread
 from hosttune.facts.kernel.after_boot import AfterBoot
 from hosttune.host.door import Process
 from hosttune.values import (
@@ -49,7 +49,7 @@ from hosttune.values import (
     Risk,
     Verdict,
 )
-from hosttune.views.prometheus import metrics
+from hosttune.views.prometheus import render_metrics
 from hosttune.views.ready import READY_METRICS
 from tests.unit.gate_host import ALL, BOOT, CHANGE, FAULT, LATER, STARTING, Host, plan_of, receipt_of
 
@@ -102,7 +102,7 @@ def brought(
 
 def test_gate_waits_for_what_a_young_boot_may_still_bring_and_then_judges_it(monkeypatch):
     slept, told = [], []
-    facts = SimpleNamespace(asked=None, after_boot=AfterBoot(True, unread("/data is not there"), ()))
+    facts = SimpleNamespace(asked=None, after_boot=AfterBoot(True, make_unread("/data is not there"), ()))
     later = iter([facts, SimpleNamespace(after_boot=AfterBoot(True, (), ()))])
     monkeypatch.setattr(module, "Facts", lambda *_: next(later))
     monkeypatch.setattr(module.time, "sleep", slept.append)
@@ -288,7 +288,7 @@ def test_what_is_not_known_holds_where_it_would_if_it_were():
     unread = Finding("", "", Verdict.UNKNOWN, reason="no answer")
 
     def held(name, drains=NO_DRAINS):
-        return bool(unknown([replace(unread, rule=name)], rules.values(), drains))
+        return bool(why_not_known([replace(unread, rule=name)], rules.values(), drains))
 
     assert held("gpu-driver-health")
     assert held("memory-swappiness")  # it sets something up
@@ -502,20 +502,20 @@ def test_hooks_are_told_in_order_and_those_that_others_can_write_are_not_run():
 def test_metrics_are_written_where_their_folder_is():
     state = ReadyState(Standing.HELD, BOOT, "why", at=7, reboots=("a",))
     host = Host(folders=("/run", METRICS.rpartition("/")[0]))
-    write_metrics(host, state, lambda rows: metrics(READY_METRICS, rows))
+    write_metrics(host, state, lambda rows: render_metrics(READY_METRICS, rows))
     text = host.read(METRICS).decode()
     assert 'hosttune_ready{standing="held"} 1\n' in text
     assert 'hosttune_ready{standing="ready"} 0\n' in text
     assert "hosttune_ready_timestamp_seconds 7\n" in text
     assert "hosttune_ready_reboots 1\n" in text
     bare = Host()
-    write_metrics(bare, state, lambda rows: metrics(READY_METRICS, rows))
+    write_metrics(bare, state, lambda rows: render_metrics(READY_METRICS, rows))
     assert not isinstance(bare.read(METRICS), bytes)
 
 
 def test_state_of_an_image_is_no_state_of_its_clones():
     host = Host({"/etc/machine-id": "1" * 32})
-    arrange(host, ("ready",), "policy x", ["a-rule: host"], 2)
+    arrange_going_on(host, ("ready",), "policy x", ["a-rule: host"], 2)
     assert read_state(host).goes_on
     clone = Host({"/etc/machine-id": "2" * 32, STATE: FileValue(host.read(STATE), 0o600)})
     assert read_state(clone) is None

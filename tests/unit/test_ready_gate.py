@@ -11,7 +11,7 @@ import pytest
 
 from hosttune.actions import ready as module
 from hosttune.actions.going_on import PATH as UNIT
-from hosttune.actions.going_on import arrange
+from hosttune.actions.going_on import arrange_going_on
 from hosttune.actions.ready import (
     METRICS,
     MOTD,
@@ -29,7 +29,7 @@ from hosttune.engine.ready import (
     GateUnits,
     ReadyState,
     Standing,
-    outlook,
+    read_outlook,
     state_to_json,
 )
 from hosttune.errors import HosttuneError, Refused
@@ -41,7 +41,7 @@ from hosttune.values import (
     FileValue,
     Unreadable,
 )
-from hosttune.views.prometheus import metrics
+from hosttune.views.prometheus import render_metrics
 from hosttune.views.ready import READY_METRICS, status_text
 from tests.hosts.built import HOSTS
 from tests.unit.gate_host import ALL, BOOT, Host
@@ -55,7 +55,7 @@ RUNNING = GateUnits(holds=True, is_running=True)
 
 def test_status_says_where_it_is():
     state = ReadyState(Standing.REBOOTING, BOOT, "reboots for: x", "d" * 64, 0, (BOOT,), 2, "a line")
-    assert status_text(state, "boot-b", outlook(state, "boot-b", GateUnits(goes_on=True))) == (
+    assert status_text(state, "boot-b", read_outlook(state, "boot-b", GateUnits(goes_on=True))) == (
         "an apply --yes --reboot goes on, and has not begun in this boot\n"
         "rebooting: reboots for: x\n"
         "  looked at 1970-01-01 00:00:00 UTC, in an earlier boot\n"
@@ -63,8 +63,8 @@ def test_status_says_where_it_is():
         "  1 reboot since the host was ready, of at most 2\n"
         "  an apply --yes --reboot goes on after the boot\n"
     )
-    assert "in this boot" in status_text(state, BOOT, outlook(state, BOOT, OFF))
-    assert status_text(state, BOOT, outlook(state, BOOT, OFF), "no metrics").endswith("\n  no metrics\n")
+    assert "in this boot" in status_text(state, BOOT, read_outlook(state, BOOT, OFF))
+    assert status_text(state, BOOT, read_outlook(state, BOOT, OFF), "no metrics").endswith("\n  no metrics\n")
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
@@ -76,7 +76,7 @@ def test_status_says_that_the_metrics_are_not_of_this_boot(monkeypatch, capsys, 
     told = f"{METRICS} does not hold this: journalctl --boot --unit=hosttune-ready says why"
     app.run(["status", "--format", form])
     assert told in capsys.readouterr().out
-    write_metrics(host, read_state(host), lambda rows: metrics(READY_METRICS, rows))
+    write_metrics(host, read_state(host), lambda rows: render_metrics(READY_METRICS, rows))
     app.run(["status", "--format", form])
     assert "hosttune-ready.prom" not in capsys.readouterr().out
     app.run(["status", "--format", "json"])
@@ -113,7 +113,7 @@ def test_status_says_that_the_metrics_are_not_of_this_boot(monkeypatch, capsys, 
 )
 def test_work_may_start_where_the_gate_said_so_in_this_boot(standing, boot, units, is_open, words):
     state = ReadyState(standing, BOOT, "x", approval="a line") if standing else None
-    now = outlook(state, boot, units)
+    now = read_outlook(state, boot, units)
     assert now.is_open is is_open
     assert words in now.sentence
     assert bool(words) is bool(now.sentence)
@@ -207,7 +207,7 @@ def gate(monkeypatch):
 
     monkeypatch.setattr("hosttune.cli.common.require_root", lambda *_: None)
     monkeypatch.setattr("hosttune.host.open_writer", lambda: host)
-    monkeypatch.setattr("hosttune.host.lock.locked", holding)
+    monkeypatch.setattr("hosttune.host.lock.hold_lock", holding)
     monkeypatch.setattr("hosttune.actions.run.open_for_change", opened)
     monkeypatch.setattr(module, "bring_up", bring)
     monkeypatch.setattr(module, "tell_hooks", lambda _, state, __: did.append(f"hooks {state.standing}"))
@@ -326,7 +326,9 @@ def test_unit_that_has_nothing_to_go_on_with_is_no_gate_and_goes(gate):
 
 
 def test_unit_that_goes_on_waits_for_the_boot_and_goes_at_its_end(gate):
-    arrange(gate.host, ("ready", "--go-on"), "policy aaaaaaaaaaaa edition 2026.1 risk low", ["a-rule: host"], 2)
+    arrange_going_on(
+        gate.host, ("ready", "--go-on"), "policy aaaaaaaaaaaa edition 2026.1 risk low", ["a-rule: host"], 2
+    )
     assert gate.run(go_on=True) == 1  # in the boot before
     assert isinstance(gate.host.read(UNIT), bytes)
     assert read_state(gate.host).goes_on

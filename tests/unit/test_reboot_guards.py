@@ -36,7 +36,7 @@ def replace_options(fstab):
 
 @pytest.mark.parametrize("chosen", [{}, {"sole": (AT_BOOT,)}])
 def test_no_reboot_is_made_or_advised_whatever_was_selected(chosen, monkeypatch):
-    monkeypatch.setattr(trial_clock, "missing", lambda _: "")
+    monkeypatch.setattr(trial_clock, "why_not_timer", lambda _: "")
     session, host = broken(**chosen)
     plan = session.plan(prove=False)
     assert any(one.blocks_reboot and one.rule == "storage-fstab" for one in plan.findings)

@@ -6,7 +6,7 @@ from hosttune.actions import record_commands
 from hosttune.facts import UnknownFact
 from hosttune.facts.services.units import read_units, show_command
 from hosttune.host.record import RecordReader
-from hosttune.host.record_units import assembled
+from hosttune.host.record_units import assemble_answer
 
 
 def block(name, state, names=""):
@@ -45,12 +45,12 @@ def test_units_asked_for_apart_answer_together():
 def test_unit_that_nobody_asked_about_is_not_in_the_record():
     with pytest.raises(UnknownFact, match="not in this record"):
         read_units(record(), ("z.service",))
-    assert assembled(QUERIES, show_command(("e.service",))) is None
+    assert assemble_answer(QUERIES, show_command(("e.service",))) is None
 
 
 def test_other_options_and_other_programs_are_not_mixed_in():
-    assert assembled(QUERIES, show_command(("d.service",))) is None
-    assert assembled(QUERIES, ("uname", "-m")) is None
+    assert assemble_answer(QUERIES, show_command(("d.service",))) is None
+    assert assemble_answer(QUERIES, ("uname", "-m")) is None
 
 
 def test_line_of_many_kernel_values_is_kept_in_time_that_grows_with_it():

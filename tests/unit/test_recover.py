@@ -126,7 +126,7 @@ def test_nothing_is_looked_at_for_a_change_before_the_first_boot_has_ended(monke
     wait = ("cloud-init", "status", "--wait")
     reader = FakeReader({"/run/cloud-init/enabled": ""}, queries={wait: Unreadable("timed out")})
     monkeypatch.setattr(running, "open_writer", lambda **_: Overlay(reader))
-    monkeypatch.setattr(running, "locked", lambda **_: nullcontext())
+    monkeypatch.setattr(running, "hold_lock", lambda **_: nullcontext())
     monkeypatch.setattr(running, "open_session", lambda **_: pytest.fail("looked at a host that changes"))
     with pytest.raises(Refused, match="cloud-init"), running.open_for_change({}, lambda _: None):
         pass
@@ -138,7 +138,7 @@ def test_nothing_is_gone_on_with_that_was_not_shown(monkeypatch, agrees):
     catalog = SimpleNamespace(former=lambda _: set())
     session = SimpleNamespace(journal=read_journal(host), selected=(), catalog=catalog)
     monkeypatch.setattr(running, "open_writer", lambda **_: host)
-    monkeypatch.setattr(running, "locked", lambda **_: nullcontext())
+    monkeypatch.setattr(running, "hold_lock", lambda **_: nullcontext())
     monkeypatch.setattr(running, "open_session", lambda **_: session)
     monkeypatch.setattr(running, "find_half_done", lambda *_: ("a set",))
     monkeypatch.setattr(running, "resume", lambda *_: (went_on.append(1), ((), ""))[1])

@@ -80,7 +80,7 @@ def test_output_of_a_terminal_has_no_colour(run, tmp_path, monkeypatch):
     from hosttune.cli import common
     from hosttune.host.console import Console
 
-    monkeypatch.setattr(common, "console", lambda _: Console(200, is_terminal=True, has_colour=True))
+    monkeypatch.setattr(common, "make_console", lambda _: Console(200, is_terminal=True, has_colour=True))
     file = tmp_path / "report"
     run("plan", "--host", H100, "--output", file)
     assert "\x1b" not in file.read_text()

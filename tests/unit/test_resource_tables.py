@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from hosttune import resources
-from hosttune.resources import address_kinds, kind_of, modules, wish_kinds
+from hosttune.resources import address_kinds, kind_of, list_modules, wish_kinds
 from hosttune.resources.base import AddressKind
 from hosttune.textfiles import module_names
 from hosttune.values import Address, Unreadable
@@ -64,11 +64,11 @@ def test_self_contained_file_carries_the_list(monkeypatch):
     listed = import_module("bundle").package()["hosttune/resources/modules.txt"]
     assert listed.decode().split() == NAMES
     monkeypatch.setattr("hosttune.resources.own_file", lambda name: b"far.away" if name == resources.LIST else None)
-    modules.cache_clear()
+    list_modules.cache_clear()
     try:
-        assert modules() == {"away": "far.away"}
+        assert list_modules() == {"away": "far.away"}
     finally:
-        modules.cache_clear()
+        list_modules.cache_clear()
 
 
 def test_address_of_another_version_can_nothing_and_says_so():

@@ -18,7 +18,7 @@ from hosttune.engine.lint import PLACEHOLDER, checked_rule, fact_types, lint_fau
 from hosttune.engine.yamlio import load_document
 from hosttune.facts.memory.memory import Memory
 from hosttune.resources import wish_kinds
-from hosttune.views.fact_words import field_words, meanings
+from hosttune.views.fact_words import field_words, read_meanings
 from tests.hosts.built import HOSTS
 from tests.unit.schemas import faults
 
@@ -164,7 +164,7 @@ def test_property_that_cannot_be_worked_out_says_why(run, tmp_path):
 
 
 def test_meaning_is_the_comment_beside_a_field_and_the_docstring_of_a_property():
-    said = meanings(Memory)
+    said = read_meanings(Memory)
     assert said["huge_pages_total"] == "pages of the default huge page size that are set aside"
     assert said["has_swap"] == "Whether there is a swap area, zram included."
     assert "available_bytes" not in said

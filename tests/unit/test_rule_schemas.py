@@ -9,11 +9,11 @@ import jsonschema
 import pytest
 
 from hosttune.engine.compiled import builtin_documents
-from hosttune.engine.shapes import schemas
+from hosttune.engine.shapes import make_schemas
 from tests.generated import hold
 
 FOLDER = Path(__file__).resolve().parents[2] / "hosttune" / "schemas"
-SCHEMAS = schemas()
+SCHEMAS = make_schemas()
 RULE, POLICY = (jsonschema.Draft202012Validator(SCHEMAS[name]) for name in ("rule.json", "policy.json"))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hosttune.facts.base import UnknownFact
-from hosttune.facts.gpu.health_smi import dead, error_words, parse_number, word
+from hosttune.facts.gpu.health_smi import error_words, find_dead_word, parse_number, parse_word
 from hosttune.facts.gpu.licence import states_in
 from hosttune.facts.gpu.nvidia_lost import silent_gpus
 from hosttune.facts.gpu.nvidia_smi import parse_smi
@@ -78,9 +78,9 @@ def test_error_of_a_gpu_without_its_address(error):
 
 @pytest.mark.parametrize("error", LOST + RESET + ERRORS)
 def test_error_is_no_value_of_a_gpus_health(error):
-    assert dead({"pci.bus_id": "x", "temperature.gpu": error, "memory.used": error}) == error
+    assert find_dead_word({"pci.bus_id": "x", "temperature.gpu": error, "memory.used": error}) == error
     assert error_words({"temperature.gpu": error, "memory.used": "1"}) == {error: ("temperature.gpu",)}
-    for read in (word, parse_number):
+    for read in (parse_word, parse_number):
         with pytest.raises(ValueError, match="of ecc"):
             read(error, "ecc")
 

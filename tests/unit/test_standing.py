@@ -14,7 +14,7 @@ from hosttune.engine.policy import Policy
 from hosttune.errors import BadInput
 from hosttune.facts import Facts, signs
 from hosttune.facts.kernel import after_boot
-from hosttune.facts.losses import Aspect, HostStanding, Loss, Sign, Unseen, losses
+from hosttune.facts.losses import Aspect, HostStanding, Loss, Sign, Unseen, find_losses
 from hosttune.facts.network import reached
 from hosttune.facts.services.units import FAILED
 from hosttune.host.door import Completed
@@ -67,7 +67,7 @@ def test_a_host_is_read_in_all_aspects_and_what_cannot_be_told_is_unseen():
     assert len(names(found, Aspect.DRIVER)) == 8
     assert {one.state for one in found.signs if one.aspect is Aspect.DRIVER} == {"nvidia"}
     assert "/" in names(found, Aspect.MOUNT)
-    assert losses(found, found) == ()
+    assert find_losses(found, found) == ()
     unseen = {one.aspect for one in found.unseen}
     assert {Aspect.SSHD, Aspect.BANNER, Aspect.ADDRESS} <= unseen  # older records were not asked for these
 
@@ -81,7 +81,7 @@ def test_nvidia_smi_that_does_not_end_is_stuck_and_nothing_else_asks_it():
     ]  # fmt: skip
     assert [words for words, _ in one.reader.asked if words[0] == "nvidia-smi"] == [signs.UUIDS]
     assert dict(one.reader.asked)[signs.UUIDS] == 120
-    lost = losses(read_standing(session(**smi(SLOT))), found)
+    lost = find_losses(read_standing(session(**smi(SLOT))), found)
     assert any(loss.is_final and loss.aspect is Aspect.GPU for loss in lost)
 
 
@@ -117,13 +117,13 @@ class Automounting(FakeReader):
 @pytest.mark.parametrize("has_disk", [True, False])
 def test_automount_whose_disk_is_gone_is_lost_and_one_that_was_only_idle_is_not(has_disk):
     before = HostStanding(
-        tuple(standing._mounts(Facts(Automounting(ROOT + AUTO + DATA, has_disk=True)), HostStanding()))
+        tuple(standing._compare_mounts(Facts(Automounting(ROOT + AUTO + DATA, has_disk=True)), HostStanding()))
     )
-    now = HostStanding(tuple(standing._mounts(Facts(Automounting(ROOT + AUTO, has_disk=has_disk)), before)))
-    found = [one.sentence for one in losses(before, now)]
+    now = HostStanding(tuple(standing._compare_mounts(Facts(Automounting(ROOT + AUTO, has_disk=has_disk)), before)))
+    found = [one.sentence for one in find_losses(before, now)]
     assert found == ([] if has_disk else ["/data is not mounted any more"])
-    idle = tuple(standing._mounts(Facts(Automounting(ROOT + AUTO, has_disk=False)), HostStanding()))
-    assert losses(HostStanding(idle), HostStanding(idle)) == ()
+    idle = tuple(standing._compare_mounts(Facts(Automounting(ROOT + AUTO, has_disk=False)), HostStanding()))
+    assert find_losses(HostStanding(idle), HostStanding(idle)) == ()
 
 
 @pytest.mark.parametrize("options", ["noauto,user", "noauto", "users,nofail"])
@@ -131,7 +131,7 @@ def test_mount_that_no_boot_makes_or_that_any_user_ends_is_no_loss(options):
     table = ROOT + "41 22 8:17 / /stick rw,relatime - ext4 /dev/sdb1 rw\n"
     fstab = f"/dev/sda1 / ext4 defaults 0 1\n/dev/sdb1 /stick ext4 {options} 0 0\n"
     facts = Facts(FakeReader({"/proc/self/mountinfo": table, "/etc/fstab": fstab}))
-    assert [one.name for one in standing._mounts(facts, HostStanding())] == ["/"]
+    assert [one.name for one in standing._compare_mounts(facts, HostStanding())] == ["/"]
     assert names(after_boot.read_signs(facts.reader, facts), Aspect.MOUNT) == ["/"]
 
 
@@ -139,8 +139,8 @@ def test_mount_of_a_user_stands_for_none_that_was_before():
     table = ROOT + "41 22 8:17 / /data rw,relatime - ext4 /dev/sdb1 rw\n"
     files = {"/proc/self/mountinfo": table, "/etc/fstab": "", "/run/mount/utab": "TARGET=/data OPTS=uhelper=udisks2\n"}
     before = HostStanding((Sign(Aspect.MOUNT, "/data", "rw"),))
-    now = HostStanding(tuple(standing._mounts(Facts(FakeReader(files)), before)))
-    assert [one.sentence for one in losses(before, now)] == ["/data is not mounted any more"]
+    now = HostStanding(tuple(standing._compare_mounts(Facts(FakeReader(files)), before)))
+    assert [one.sentence for one in find_losses(before, now)] == ["/data is not mounted any more"]
 
 
 OF_CONNECTIONS = (
@@ -227,10 +227,10 @@ def test_each_address_that_sshd_listens_on_counts(listening, lost, monkeypatch):
         listed = "".join(SSHD.format(one) for one in sockets)
         links = {"/proc/5/fd/3": "socket:[30]"}
         reader = FakeReader(links=links, queries={reached.LISTENERS: listed}, processes=(sshd_process(5),))
-        return HostStanding(tuple(standing._sshd(reader, before)))
+        return HostStanding(tuple(standing._compare_sshd(reader, before)))
 
     before = stands(("10.0.0.5:22", "127.0.0.1:22"))
-    found = [one.sentence for one in losses(before, stands(listening, before))]
+    found = [one.sentence for one in find_losses(before, stands(listening, before))]
     assert found[: len(lost)] == lost
     assert bool(found) is bool(lost)
 

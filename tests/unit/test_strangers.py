@@ -12,8 +12,8 @@ from hosttune.choices.driver_states.mixed import (
     libraries_beside_installer,
     other_makers,
     other_versions,
+    tell_of_unmet,
     third_party,
-    unmet,
 )
 from hosttune.choices.drivers.nvidia_archive import switch_within_archive, tell_updates
 from hosttune.facts import UnknownFact
@@ -257,12 +257,12 @@ def test_firmware_of_another_archive_goes_and_nothing_of_ubuntus_takes_its_place
 
 def test_unmet_dependency_of_one_version_names_what_is_needed():
     facts = host(driver(), BOTH, needs={"nvidia-utils-580": ("libnvidia-x (= 1:2)", "libfoo | libbar")})
-    said, way = unmet(facts)
+    said, way = tell_of_unmet(facts)
     assert said.startswith("unmet dependencies: nvidia-utils-580 needs libnvidia-x (= 1:2) and libfoo | libbar")
     assert way.startswith("sudo apt-get update\nsudo apt-get install libnvidia-x=1:2 libfoo ")
-    assert unmet(host(driver(), BOTH)) is None
+    assert tell_of_unmet(host(driver(), BOTH)) is None
     facts.reader.has_tried_packages = True
-    assert unmet(facts) is None
+    assert tell_of_unmet(facts) is None
 
 
 @pytest.mark.parametrize(

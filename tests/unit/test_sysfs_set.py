@@ -5,7 +5,7 @@ import pytest
 from hosttune.errors import Conflict
 from hosttune.host.overlay import Overlay
 from hosttune.resources import address_kinds
-from hosttune.resources.kernel.sysfs_set import numbers, spelled, unspelled
+from hosttune.resources.kernel.sysfs_set import number_paths, parse_values, spell_values
 from hosttune.values import ABSENT, Action, Address, Change, Unreadable
 from tests.unit.fake_reader import FakeReader
 
@@ -51,7 +51,7 @@ def test_set_whose_files_cannot_be_listed_is_not_written():
 
 @pytest.mark.parametrize("values", [MIXED, {0: "x"}, {5: "n/a", 6: "0"}, dict.fromkeys(range(99), "a b")])
 def test_spelled_set_reads_back(values):
-    assert dict(unspelled(spelled(values), values)) == values
+    assert dict(parse_values(spell_values(values), values)) == values
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_spelled_set_reads_back(values):
     ],
 )
 def test_numbers_of_what_one_star_stands_for(pattern, paths, found):
-    assert numbers(pattern, paths) == found
+    assert number_paths(pattern, paths) == found
 
 
 def test_set_is_written_and_taken_back_to_each_value():

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from hosttune.resources.services.systemd_setting import amount
+from hosttune.resources.services.systemd_setting import parse_amount
 from hosttune.values import HoldKind, Verdict
 from tests.hosts.container_files import limits_text, service_files
 from tests.unit.wish_host import One, host
@@ -27,7 +27,7 @@ def slurm(service="ExecStart=/usr/sbin/slurmd\n", files=None, memlock="8388608")
     [("8M", 8 << 20), ("infinity", math.inf), ("1024:524288", 1024), ("yes", None), ("8388608", 8 << 20)],
 )
 def test_amount_in_the_words_of_systemd(word, number):
-    assert amount(word) == number
+    assert parse_amount(word) == number
 
 
 def test_unit_drop_in_is_written_and_waits_for_a_restart():

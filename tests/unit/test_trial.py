@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from hosttune.actions import trial_clock, trial_guard, trial_state, triggers
-from hosttune.actions.connection import Login, read_login, refusal
+from hosttune.actions.connection import Login, read_login, why_not_proof
 from hosttune.actions.interrupted import TRIAL_FOLDER, describe_interrupted
 from hosttune.actions.journal import read_journal
 from hosttune.actions.one_shot import is_asked_for
@@ -19,7 +19,7 @@ from hosttune.actions.trial import (
     confirm,
     finish,
     foresee,
-    lost,
+    look_for_losses,
     on_trial_to_undo,
     require_confirmable,
     require_promise,
@@ -313,9 +313,9 @@ def test_what_a_boot_takes_away_by_itself_is_not_lost():
     host.remove(path, expected=host.read(path))
     host.boot(TRIAL)
     trial_guard.mark(host, "trying")
-    assert not any(path in one.sentence for one in lost(host.session, read_trial(host)))
+    assert not any(path in one.sentence for one in look_for_losses(host.session, read_trial(host)))
     host.remove("/etc/modprobe.d/60-hosttune-net.conf", expected=boot_change().after.content)
-    assert any("60-hosttune-net.conf" in one.sentence for one in lost(host.session, read_trial(host)))
+    assert any("60-hosttune-net.conf" in one.sentence for one in look_for_losses(host.session, read_trial(host)))
 
 
 def test_boot_on_trial_that_nobody_confirms_goes_back_and_reboots_once():
@@ -351,7 +351,7 @@ def test_gpu_at_work_is_rebooted_under_only_at_the_last_deadline(monkeypatch):
     host, _, trial = begun(boot_change())
     host.boot(TRIAL)
     trial_guard.mark(host, "trying")
-    monkeypatch.setattr("hosttune.actions.trial._work", lambda _: ("train.py of alice holds /dev/nvidia0",))
+    monkeypatch.setattr("hosttune.actions.trial._list_gpu_work", lambda _: ("train.py of alice holds /dev/nvidia0",))
     ended = come_back(host.session, host, read_trial(host), "nobody confirmed it", may_reboot=True)
     assert host.read("/etc/modprobe.d/60-hosttune-net.conf") is ABSENT
     assert "systemctl reboot" not in host.ran
@@ -368,7 +368,7 @@ def test_return_whose_reboot_cannot_be_left_to_the_guard_is_tried_again(monkeypa
     host, _, _ = begun(boot_change())
     host.boot(TRIAL)
     trial_guard.mark(host, "trying")
-    monkeypatch.setattr("hosttune.actions.trial._work", lambda _: ("train.py of alice holds /dev/nvidia0",))
+    monkeypatch.setattr("hosttune.actions.trial._list_gpu_work", lambda _: ("train.py of alice holds /dev/nvidia0",))
     host.refused.add("systemd-run --unit=hosttune-trial-")
     with pytest.raises(Refused):
         come_back(host.session, host, read_trial(host), "nobody confirmed it", may_reboot=True)
@@ -558,10 +558,10 @@ def test_argument_that_is_still_there_is_lost(grub):
     host.set_file(RECORD, host.read(RECORD).decode().replace('"dropped": []', '"dropped": ["nomodeset"]'))
     host.boot(TRIAL, f"ro quiet nomodeset hosttune.trial={trial.run}")
     trial_guard.mark(host, "trying")
-    found = [one.sentence for one in lost(host.session, read_trial(host))]
+    found = [one.sentence for one in look_for_losses(host.session, read_trial(host))]
     assert "nomodeset is still among the arguments of the running kernel" in found
     host.set_file("/proc/cmdline", f"ro hosttune.trial={trial.run} -- quiet\n")  # for process 1
-    found = [one.sentence for one in lost(host.session, read_trial(host))]
+    found = [one.sentence for one in look_for_losses(host.session, read_trial(host))]
     assert "quiet is not among the arguments of the running kernel" in found
 
 
@@ -660,7 +660,7 @@ def login(*names):
     ],
 )
 def test_only_a_connection_that_began_after_the_changes_confirms_them(names, says):
-    said = refusal(login(*names), made_s=100.0)
+    said = why_not_proof(login(*names), made_s=100.0)
     assert (says in said) if says else said == ""
 
 

@@ -98,7 +98,7 @@ def test_receipt_says_what_is_on_trial_in_json_too(run, host):
 def test_losses_are_shown_and_confirmed_only_anyway(run, host, monkeypatch):
     run(*ON_TRIAL)
     lost = (Loss(Aspect.MOUNT, "/data", "/data is not mounted any more"),)
-    monkeypatch.setattr("hosttune.actions.trial.losses", lambda *_: lost)
+    monkeypatch.setattr("hosttune.actions.trial.find_losses", lambda *_: lost)
     status, out, err = run("confirm")
     assert (status, "/data is not mounted any more" in out) == (1, True)
     assert "--anyway" in err
@@ -195,7 +195,7 @@ def test_policy_puts_every_apply_on_trial_unless_it_is_switched_off(run, host, t
 def test_plan_of_nothing_but_what_cannot_come_back_is_refused_and_never_made_without_a_trial(run, host, monkeypatch):
     from hosttune.engine import trial
 
-    monkeypatch.setattr(trial, "_tried", lambda change, *_: trial._stays(change, "nothing takes it back"))
+    monkeypatch.setattr(trial, "_try_change", lambda change, *_: trial._keep_change(change, "nothing takes it back"))
     before = dict(host.files)
     status, _, err = run(*ON_TRIAL)
     assert status == 2
@@ -237,7 +237,7 @@ def looking(run, host, monkeypatch):
         name = json.loads(run("trial", "--format", "json")[1])["run"]
         monkeypatch.setattr("hosttune.host.open_writer", lambda **_: host)
         monkeypatch.setattr("hosttune.actions.run.open_writer", lambda **_: host)
-        monkeypatch.setattr("hosttune.actions.trial.losses", lambda *_: losses())
+        monkeypatch.setattr("hosttune.actions.trial.find_losses", lambda *_: losses())
         return name
 
     return look
@@ -298,13 +298,13 @@ def booted(host, monkeypatch):
     host.folders["/run/systemd/system"] = True
     monkeypatch.setattr("hosttune.actions.ready.reboot", boots.append)
     monkeypatch.setattr("hosttune.cli.ready.await_end", lambda: None)
-    tried = trial._tried
+    tried = trial._try_change
 
     def half_at_boot(change, terms, one_boot):
         is_file = change.address.kind == "file"
         return trial.TriedChange(change, trial.TrialPart.NEXT_BOOT) if is_file else tried(change, terms, one_boot)
 
-    monkeypatch.setattr(trial, "_tried", half_at_boot)
+    monkeypatch.setattr(trial, "_try_change", half_at_boot)
     return boots
 
 

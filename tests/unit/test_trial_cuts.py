@@ -101,7 +101,7 @@ ARMING, CONFIRMING, RETURNING = (
 def test_cut_while_it_begins_ends_as_before(after):
     host = CutHost()
     cut(begin, host, after)
-    armed = host.read(f"{trial_guard.FOLDER}/trial.json") is not ABSENT and "armed" in trial_guard.marks(host)
+    armed = host.read(f"{trial_guard.FOLDER}/trial.json") is not ABSENT and "armed" in trial_guard.read_marks(host)
     assert armed or is_old(host)  # nothing was changed that nobody watches
     look(host)
     if read_trial(host) is not None:

@@ -12,7 +12,7 @@ from hosttune.errors import Refused
 from hosttune.host import own
 from hosttune.host.cleaned import clean
 from hosttune.host.console import program_words
-from hosttune.host.lock import locked
+from hosttune.host.lock import hold_lock
 
 ID = "6f1c0f6cf0b84b2c9a3d5a0c1e7d4b52"
 
@@ -42,12 +42,12 @@ def test_message_goes_to_syslog_where_no_journal_listens(tmp_path, monkeypatch):
 def test_lock_is_waited_for_and_the_holder_is_named_when_the_time_is_up(tmp_path, monkeypatch):
     path = str(tmp_path / "lock")
     monkeypatch.setattr("hosttune.host.lock._ASK_AGAIN_S", 0.01)
-    with locked(path), pytest.raises(Refused, match=f"process {os.getpid()}"), locked(path, wait_s=0.05):
+    with hold_lock(path), pytest.raises(Refused, match=f"process {os.getpid()}"), hold_lock(path, wait_s=0.05):
         pass
     held, let_go = threading.Event(), threading.Event()
 
     def hold():
-        with locked(path):
+        with hold_lock(path):
             held.set()
             let_go.wait(30)
 
@@ -55,7 +55,7 @@ def test_lock_is_waited_for_and_the_holder_is_named_when_the_time_is_up(tmp_path
     other.start()
     held.wait(30)
     threading.Timer(0.05, let_go.set).start()
-    with locked(path, wait_s=60.0):
+    with hold_lock(path, wait_s=60.0):
         assert let_go.is_set()
     other.join()
 

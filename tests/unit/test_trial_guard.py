@@ -62,7 +62,7 @@ def is_old(host: TrialHost) -> bool:
 
 def is_watched(host: TrialHost) -> bool:
     """Where a boot on trial is asked for, somebody watches over it."""
-    marks = trial_guard.marks(host)
+    marks = trial_guard.read_marks(host)
     units = all(isinstance(host.read(path), bytes) for path in trial_guard.UNIT_PATHS)
     guarded = {"armed", "settled"} <= marks and not {"confirmed", "returned"} & marks and units
     return guarded or not one_shot.is_asked_for(host)
@@ -149,7 +149,7 @@ def test_what_a_cut_left_is_cleared_by_the_next_run(cut_after):
     with pytest.raises(PowerCut):
         begin(host)
     after = host.again()
-    take_back(after) if "armed" in trial_guard.marks(after) else trial_guard.disarm(after)
+    take_back(after) if "armed" in trial_guard.read_marks(after) else trial_guard.disarm(after)
     assert is_old(after)
     assert nothing_left(after)
 
@@ -160,7 +160,7 @@ def test_confirming_that_is_cut_off_is_confirmed_or_still_on_trial(cut_after):
     host.cut_after = len(host.writes) + cut_after
     with pytest.raises(PowerCut):
         confirm(host)
-    marks = trial_guard.marks(host)
+    marks = trial_guard.read_marks(host)
     assert marks == {"armed", "settled"} if cut_after == 0 else "confirmed" in marks
     assert is_watched(host)
     after = host.again()
@@ -202,7 +202,7 @@ def test_disk_full_at_any_write_of_arming_leaves_no_boot_asked_for(fails_at):
         begin(host)
     assert not one_shot.is_asked_for(host)
     assert host.read(CUSTOM) is ABSENT
-    if "armed" not in trial_guard.marks(host):
+    if "armed" not in trial_guard.read_marks(host):
         assert is_old(host)
         assert nothing_left(host)
 
@@ -221,7 +221,7 @@ def test_armed_guard_holds_the_bytes_and_the_terms():
     assert files[f"{folder}/check"] == b"exec '/opt/my venv/hosttune' trial\n"
     assert b"OnActiveSec=754s\n" in files[f"{ADMIN}/hosttune-trial-deadline.timer"]
     assert f"{folder}/oneshot" not in files
-    assert trial_guard.marks(host) == {"armed"}
+    assert trial_guard.read_marks(host) == {"armed"}
     assert trial_guard.boot_of(host, "armed") == ARMED_IN
     assert host.writes[-1] == f"replace {folder}/armed"
 
@@ -251,12 +251,12 @@ def test_who_decides_first_wins():
     with pytest.raises(Refused, match="too late"):
         trial_guard.mark(host, "confirmed")
     trial_guard.mark(host, "ending")  # again is no harm
-    assert "confirmed" not in trial_guard.marks(host)
+    assert "confirmed" not in trial_guard.read_marks(host)
     host = begun()
     trial_guard.mark(host, "confirmed")
     with pytest.raises(Refused, match="confirmed already"):
         trial_guard.mark(host, "ending")
-    assert "ending" not in trial_guard.marks(host)
+    assert "ending" not in trial_guard.read_marks(host)
 
 
 def test_script_that_was_cut_off_while_it_decided_has_decided():

@@ -64,7 +64,7 @@ def test_policy_may_leave_the_boot_out():
 
 def test_run_makes_all_but_the_arguments_of_the_kernel_and_keeps_the_digest_that_was_shown():
     plan = plan_of(sysctl_change(), argument_change(), boot_change())
-    made = plan_trial(plan, TERMS).made(plan)
+    made = plan_trial(plan, TERMS).make_plan(plan)
     assert made.changes == (sysctl_change(), boot_change())
     assert made.digest == plan.digest
     assert [trigger for one in made.stages for trigger in one.triggers] == []

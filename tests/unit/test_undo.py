@@ -139,7 +139,7 @@ def test_kind_that_is_not_known_here_is_left(monkeypatch):
     writer = host()
     applied(writer, change())
     known = {kind: one for kind, one in address_kinds().items() if kind != "sysctl"}
-    monkeypatch.setattr("hosttune.actions.undo.original", lambda step, journal: "60")
+    monkeypatch.setattr("hosttune.actions.undo.find_original", lambda step, journal: "60")
     monkeypatch.setattr("hosttune.resources.address_kinds", lambda: known)
     finding = left(plan_undo(session_on(writer)))
     assert finding.hold.kind is HoldKind.REFUSED

@@ -40,7 +40,7 @@ from tests.unit.fake_reader import FakeReader
 STATUS = "/var/lib/dpkg/status"
 RULE = "gpu-driver"
 SET = Address("package-set", "a + b")
-CONFIGURE = apt.configuration()
+CONFIGURE = apt.make_configuration()
 FIX = apt.repair(simulate=True)
 
 
@@ -85,8 +85,8 @@ class Host(FakeReader):
 
     def install(self, operands, simulated, result):
         """What apt-get says that it would do with these operands, and what comes of it."""
-        self.queries[apt.simulation(operands)] = simulated
-        self.acts[apt.installation(operands, apt.parse(simulated.splitlines()))] = result
+        self.queries[apt.make_simulation(operands)] = simulated
+        self.acts[apt.make_installation(operands, apt.parse(simulated.splitlines()))] = result
 
 
 def planned(before=ABSENT, after=("a=1", "b=1"), **more):
@@ -98,7 +98,7 @@ def begun(host, change, *, undoes=None, left=None, error="interrupted half-way")
     recorder = JournalWriter.start(host, new_run(host, read_journal(host), "undo" if undoes else "apply", "d" * 64))
     step = recorder.intent(change, undoes)
     if left is not None:
-        book = recorder.failed if undoes else recorder.done
+        book = recorder.record_failure if undoes else recorder.done
         book(step, error, replace(change, after=left))
         recorder.finish()
     return step
@@ -408,7 +408,7 @@ def test_work_that_began_since_is_not_disturbed(monkeypatch):
         return ("process 7 computes",) if change.disturbs is Disturbs.GPU_WORK and facts.reader is host else ()
 
     monkeypatch.setattr("hosttune.resources.packages.driver_use.as_of_now", as_of_now)
-    monkeypatch.setattr("hosttune.actions.unended.unannounced", unannounced)
+    monkeypatch.setattr("hosttune.actions.unended.list_unannounced", unannounced)
     begun(host, planned(), left=("b=1",))
     for rules in ({RULE}, set()):
         host.files[STATUS] = status(b="1 unpacked")
@@ -447,7 +447,7 @@ def test_going_on_waits_for_apts_lock_and_books_nothing_that_it_cannot_read(monk
 
 
 def test_recovery_configures_nothing_beside_work_that_began_since(monkeypatch):
-    monkeypatch.setattr("hosttune.actions.recover.unannounced", lambda _change, _facts: ("process 7 computes",))
+    monkeypatch.setattr("hosttune.actions.recover.list_unannounced", lambda _change, _facts: ("process 7 computes",))
     host = Host()
     host.files["/var/lib/dpkg/updates/0001"] = status(b="1 unpacked").partition("\n\n")[2]
     begun(host, planned(disturbs=Disturbs.GPU_WORK))
@@ -589,7 +589,7 @@ def test_package_that_the_repair_takes_away_is_installed_again(act):
             host.files[STATUS] = status(a="1", b="1")
 
     host.run = removed
-    host.queries[apt.simulation(("a=1",))] = "Inst a (1 s [all])\n"
+    host.queries[apt.make_simulation(("a=1",))] = "Inst a (1 s [all])\n"
     back = Change(SET, Action.UPDATE, ("a=1 (half-installed)", "b=1"), ("a=1", "b=1"), RULE)
     getattr(PackageSetAddress(), act)(host, back)
     assert host.ran[-1][-2:] == ("install", "a=1")
@@ -648,7 +648,7 @@ def way_back_cut_off(host):
 def way_back_did_nothing(host):
     step = update(host)
     recorder = JournalWriter.start(host, new_run(host, read_journal(host), "undo", "d" * 64))
-    recorder.failed(recorder.intent(BACK, step), "refused")
+    recorder.record_failure(recorder.intent(BACK, step), "refused")
     recorder.finish()
 
 

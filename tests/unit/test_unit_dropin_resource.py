@@ -9,7 +9,7 @@ from hosttune.facts.processes import NamedProcesses
 from hosttune.facts.services.unit_settings import UnitSetting
 from hosttune.resources import wish_kinds
 from hosttune.resources.base import Applied, Context, Wish
-from hosttune.resources.services.unit_dropin import without
+from hosttune.resources.services.unit_dropin import remove_option
 from hosttune.values import (
     ABSENT,
     Action,
@@ -68,7 +68,7 @@ def test_packaged_line_with_the_option_is_derived_without_it():
 def test_packaged_line_that_changed_is_derived_anew():
     present, ledger = written()
     longer = f"{LINE} --uvm"
-    rows = (row(longer), row("", OURS), row(without(LINE, OPTION), OURS))
+    rows = (row(longer), row("", OURS), row(remove_option(LINE, OPTION), OURS))
     finding = compare(rows, present, ledger=ledger)
     (change,) = finding.changes
     assert change.action is Action.UPDATE
@@ -78,7 +78,7 @@ def test_packaged_line_that_changed_is_derived_anew():
 
 def test_packaged_line_that_lost_the_option_takes_the_drop_in_away():
     present, ledger = written()
-    rows = (row("/usr/bin/nvidia-persistenced"), row("", OURS), row(without(LINE, OPTION), OURS))
+    rows = (row("/usr/bin/nvidia-persistenced"), row("", OURS), row(remove_option(LINE, OPTION), OURS))
     (change,) = compare(rows, present, ledger=ledger).changes
     assert (change.action, change.after) == (Action.DELETE, ABSENT)
     assert change.triggers[1] == Trigger("restart", NAME)
@@ -141,4 +141,4 @@ def test_unit_that_is_not_there_is_not_applicable():
     ],
 )
 def test_only_the_option_itself_is_taken_out(line, left):
-    assert without(line, "--no-x") == left
+    assert remove_option(line, "--no-x") == left

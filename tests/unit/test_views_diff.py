@@ -290,11 +290,11 @@ def test_file_that_is_not_there_is_trouble(run):
 def learned_of_record(path, tmp_path, **changes):
     """The file of `health --learn` of a record, with other values in it."""
     from hosttune.facts import Facts
-    from hosttune.facts.baseline import learn_baseline, written
+    from hosttune.facts.baseline import learn_baseline, write_learned
     from hosttune.host.record import read_record
 
     file = tmp_path / "baseline.json"
-    file.write_text(written(replace(learn_baseline(Facts(read_record(str(path))), "0.1.0"), **changes)))
+    file.write_text(write_learned(replace(learn_baseline(Facts(read_record(str(path))), "0.1.0"), **changes)))
     return file
 
 
@@ -366,7 +366,7 @@ def test_report_of_a_check_holds_no_parts(run, tmp_path, other):
 def test_learned_is_what_this_host_keeps(run, tmp_path, monkeypatch):
     from hosttune.host import state
 
-    monkeypatch.setattr(state, "folder", lambda part: str(tmp_path / part))
+    monkeypatch.setattr(state, "name_folder", lambda part: str(tmp_path / part))
     status, _, err = run("diff", "learned", H100)
     assert (status, "hosttune health --learn" in err) == (2, True)
     state.save("baseline.json", learned_of_record(H100, tmp_path).read_bytes(), str(tmp_path / "health"))

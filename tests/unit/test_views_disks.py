@@ -129,7 +129,7 @@ def test_fstab_line_of_an_unmounted_disk_says_so():
     ],
 )
 def test_part_of_what_is_not_up_says_so(monkeypatch, group, said):
-    monkeypatch.setattr(filesystems, "_idle", lambda _reader, _facts: (group,))
+    monkeypatch.setattr(filesystems, "_find_idle", lambda _reader, _facts: (group,))
 
     assert disks_text(of("h100-8x-2socket"), Page()).count(said) == 1
 
@@ -171,8 +171,8 @@ def test_size_text(size, text):
 def test_many_devices_are_not_held_against_all_others(monkeypatch):
     """A record may have thousands."""
     asked = []
-    real = disks._parents
-    monkeypatch.setattr(disks, "_parents", lambda disk: asked.append(1) or real(disk))
+    real = disks._list_parents
+    monkeypatch.setattr(disks, "_list_parents", lambda disk: asked.append(1) or real(disk))
     files = {}
     for number in range(20):
         folder = f"/sys/block/dm-{number}"
@@ -189,4 +189,4 @@ def test_devices_one_upon_the_other_may_be_more_than_calls_of_python():
         for n in range(2000)
     ]
     rows[-1].children = ()
-    assert [row.disk.name for row in disks._ordered(rows)] == [f"d{n}" for n in range(2000)]
+    assert [row.disk.name for row in disks._sort_rows(rows)] == [f"d{n}" for n in range(2000)]

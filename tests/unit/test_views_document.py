@@ -24,7 +24,7 @@ from hosttune.views.document import (
     Steps,
     Table,
     Warnings,
-    rendered,
+    render_documents,
 )
 from hosttune.views.page import Page
 from hosttune.views.terminal import Screen
@@ -65,7 +65,7 @@ DOCUMENT = Document("gpu-1", "gpu-1", (Say("1 change now.", "decision", name="gp
 
 def shown(medium, width=80, blocks=BLOCKS):
     document = Document(DOCUMENT.name, DOCUMENT.title, DOCUMENT.head, blocks, DOCUMENT.made)
-    text = rendered("hosttune check", [document], Page(screen=Screen(width), medium=medium), is_filtered=True)
+    text = render_documents("hosttune check", [document], Page(screen=Screen(width), medium=medium), is_filtered=True)
     return text if medium is not Medium.HTML else html.unescape(Elements(text).text)
 
 

@@ -15,7 +15,7 @@ from hosttune.views.page import Page
 from hosttune.views.report import check_outline, check_report
 from hosttune.views.summary import applied_status, exit_status, why_applied, why_status
 from hosttune.views.terminal import Screen
-from hosttune.views.text import ONE_SCREEN, text
+from hosttune.views.text import ONE_SCREEN, render_text
 from tests.hosts.built import BUILT
 
 VERDICT = "host: 2 faults; 3 changes now."
@@ -41,14 +41,14 @@ def document(lines):
 
 
 def test_long_text_ends_with_its_verdict_the_status_and_the_next_command():
-    said = text(document(30), Screen(80))
+    said = render_text(document(30), Screen(80))
     end = f"{VERDICT}\nExit status 1: 2 faults.\n\nNext\n  hosttune plan  shows the exact diff\n"
     assert said.endswith(end)
     assert said.startswith(f"{VERDICT}\n")
 
 
 def test_text_of_one_screen_says_its_verdict_once():
-    said = text(document(5), Screen(80))
+    said = render_text(document(5), Screen(80))
     assert said.count("\n") <= ONE_SCREEN
     assert said.count(VERDICT) == 1
     assert said.endswith("Exit status 1: 2 faults.\n\nNext\n  hosttune plan  shows the exact diff\n")
@@ -89,12 +89,12 @@ def test_end_of_check_on_every_built_host_names_faults_and_changes_nothing(recor
 def test_fault_on_a_screen_leaves_a_line_for_each_other_group():
     plan = plan_of(FAULT, DIFFERS, OWNED, ADVICE)
     terminal = Screen(80, is_terminal=True)
-    on_screen = text(check_outline(Checked(plan, Page(screen=terminal))), terminal)
+    on_screen = render_text(check_outline(Checked(plan, Page(screen=terminal))), terminal)
     assert "CHANGE (1)   memory-swappiness\n" in on_screen
     assert "should be 10" not in on_screen
-    in_a_pipe = text(check_outline(Checked(plan, Page(screen=Screen(80)))), Screen(80))
-    verbose = text(check_outline(Checked(plan, Page(screen=terminal, is_verbose=True))), terminal)
-    without = text(check_outline(Checked(plan_of(DIFFERS), Page(screen=terminal))), terminal)
+    in_a_pipe = render_text(check_outline(Checked(plan, Page(screen=Screen(80)))), Screen(80))
+    verbose = render_text(check_outline(Checked(plan, Page(screen=terminal, is_verbose=True))), terminal)
+    without = render_text(check_outline(Checked(plan_of(DIFFERS), Page(screen=terminal))), terminal)
     assert all("should be 10" in said for said in (in_a_pipe, verbose, without))
 
 
@@ -117,7 +117,7 @@ def test_report_of_many_pieces_of_advice_is_made_a_few_times(many, monkeypatch):
 
 
 def test_fault_comes_first_among_the_next_commands():
-    said = text(check_outline(Checked(plan_of(FAULT, DIFFERS), Page(screen=Screen(100)))), Screen(100))
+    said = render_text(check_outline(Checked(plan_of(FAULT, DIFFERS), Page(screen=Screen(100)))), Screen(100))
     steps = said.partition("\nNext\n")[2].splitlines()
     assert steps == [
         "  hosttune health              says whether this node may take jobs",

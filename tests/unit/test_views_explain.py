@@ -19,7 +19,7 @@ from hosttune.resources.steps import CommandLine
 from hosttune.values import ABSENT, Action, Address, Change, Disturbs, FileValue, Finding, Hold, HoldKind, Risk, Verdict
 from hosttune.views.by_hand import describe_by_hand
 from hosttune.views.document import Medium, Section
-from hosttune.views.explain import explain_json, explain_outline, explain_report, explained
+from hosttune.views.explain import explain_json, explain_outline, explain_report, explain_rule
 from hosttune.views.page import Page
 from hosttune.views.rule_words import todo_texts, told_wishes, ways_of
 from hosttune.views.rules_doc import rule_document
@@ -34,7 +34,7 @@ POLICY = Policy(max_risk=Risk.HIGH, disturb=Disturbs.GPU_WORK, today="2026-01-01
 def explanation(rule, host):
     session = examine(read_record(str(host)), CATALOG, POLICY.only(rule))
     findings = session.plan(prove=False).findings
-    return explained(CATALOG.rules[rule], session.facts, POLICY, CATALOG, findings)
+    return explain_rule(CATALOG.rules[rule], session.facts, POLICY, CATALOG, findings)
 
 
 def by_hand(rule, host):

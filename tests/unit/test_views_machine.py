@@ -11,7 +11,7 @@ from hosttune.actions.writers import name_writers
 from hosttune.engine.catalog import builtin_catalog
 from hosttune.engine.policy import Policy
 from hosttune.facts import Facts
-from hosttune.facts.inventory import machine
+from hosttune.facts.inventory import describe_machine
 from hosttune.host.overlay import Overlay
 from hosttune.host.record import read_record
 from hosttune.values import Disturbs, Risk
@@ -43,13 +43,13 @@ def record(name):
     ],
 )  # fmt: skip
 def test_machine_in_a_line(name, told):
-    words = machine(Facts(record(name)))
+    words = describe_machine(Facts(record(name)))
     text = Checked(None, Page(), machine=words).machine_text
     assert text.startswith(told)
 
 
 def test_what_cannot_be_read_of_the_machine_is_unknown():
-    words = machine(Facts(FakeReader({"/etc/os-release": "ID=ubuntu\nVERSION_ID=24.04\n"})))
+    words = describe_machine(Facts(FakeReader({"/etc/os-release": "ID=ubuntu\nVERSION_ID=24.04\n"})))
     assert words["kernel"] == words["GPUs"] == "unknown"
     assert "GPUs unknown" in Checked(None, Page(), machine=words).machine_text
 

@@ -7,7 +7,7 @@ import pytest
 from hosttune.values import Finding, Verdict
 from hosttune.views.checked import Checked
 from hosttune.views.document import Medium
-from hosttune.views.markdown import code, fenced, plain
+from hosttune.views.markdown import escape_text, fence_lines, quote_code
 from hosttune.views.plan import plan_report
 from hosttune.views.report import check_report
 from tests.golden import scenarios as made
@@ -30,16 +30,16 @@ ONE = Checked(made.PLAN, PAGE, profile="base")
     ],
 )
 def test_plain_text_means_itself(text, expected):
-    assert plain(text) == expected
+    assert escape_text(text) == expected
 
 
 @pytest.mark.parametrize(("text", "expected"), [("a", "`a`"), ("a`b", "``a`b``"), ("`a``", "``` `a`` ```")])
 def test_code_holds_backticks(text, expected):
-    assert code(text) == expected
+    assert quote_code(text) == expected
 
 
 def test_fence_is_longer_than_any_in_it():
-    assert fenced(["```", "x"], "diff") == ["````diff", "```", "x", "````"]
+    assert fence_lines(["```", "x"], "diff") == ["````diff", "```", "x", "````"]
 
 
 def test_text_from_the_host_opens_nothing():

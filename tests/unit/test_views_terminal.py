@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hosttune.host.cleaned import clean, safe
+from hosttune.host.cleaned import clean, make_safe
 from hosttune.host.secrets import mask_secrets as mask
 from hosttune.views import terminal
-from hosttune.views.masking import masked
+from hosttune.views.masking import mask_data
 from hosttune.views.page import Page
-from hosttune.views.terminal import Screen, columned, counted, join_words, padded, width_of, wrapped
+from hosttune.views.terminal import Screen, align_columns, join_words, pad_text, say_count, width_of, wrap_text
 
 
 @pytest.mark.parametrize(
@@ -28,29 +28,29 @@ from hosttune.views.terminal import Screen, columned, counted, join_words, padde
     ],
 )
 def test_safe_escapes_what_could_steer(text, expected):
-    assert safe(text) == expected
+    assert make_safe(text) == expected
 
 
 @given(st.text(st.characters(exclude_categories=())))
 def test_safe_leaves_nothing_unprintable(text):
-    assert safe(text).isprintable()
+    assert make_safe(text).isprintable()
 
 
 @given(st.text(), st.integers(10, 90))
 def test_wrapped_keeps_every_word_and_the_width(text, columns):
-    lines = wrapped(text, columns, first="- ", rest="  ")
+    lines = wrap_text(text, columns, first="- ", rest="  ")
     assert " ".join(line[2:] for line in lines).split() == text.split()
     assert all(width_of(line) <= columns or len(line.split()) <= 2 for line in lines)
 
 
 def test_wrapped_never_breaks_a_path():
     path = "/etc/systemd/system/tmp.mount.d/60-hosttune-storage-tmp-tmpfs.conf"
-    assert path in wrapped(f"it is in {path} now", 40)
+    assert path in wrap_text(f"it is in {path} now", 40)
 
 
 def test_width_of_wide_and_combining_characters():
     assert (width_of("ab"), width_of("世界"), width_of("e\u0301")) == (2, 4, 1)
-    assert padded("世", 4) == "世  "
+    assert pad_text("世", 4) == "世  "
 
 
 def test_columns_stay_within_bounds_of_readability():
@@ -59,15 +59,15 @@ def test_columns_stay_within_bounds_of_readability():
 
 def test_columned_goes_below_where_there_is_no_room():
     rows = [("a-long-name-of-a-rule", "text that says something at some length")]
-    assert columned(rows, Screen(48), indent=2) == [
+    assert align_columns(rows, Screen(48), indent=2) == [
         "  a-long-name-of-a-rule",
         "      text that says something at some length",
     ]
-    assert columned(rows, Screen(80), indent=2)[0].startswith("  a-long-name-of-a-rule  text that says")
+    assert align_columns(rows, Screen(80), indent=2)[0].startswith("  a-long-name-of-a-rule  text that says")
 
 
 def test_columned_of_nothing_is_nothing():
-    assert columned([], Screen()) == []
+    assert align_columns([], Screen()) == []
 
 
 def test_paint_adds_no_colour_unless_allowed():
@@ -77,7 +77,7 @@ def test_paint_adds_no_colour_unless_allowed():
 
 
 def test_counted_and_listed_read_as_english():
-    assert [counted(n, "change") for n in (0, 1, 2)] == ["0 changes", "1 change", "2 changes"]
+    assert [say_count(n, "change") for n in (0, 1, 2)] == ["0 changes", "1 change", "2 changes"]
     assert [join_words(list(items)) for items in ("", "a", "ab", "abc")] == ["", "a", "a and b", "a, b and c"]
 
 
@@ -107,7 +107,7 @@ def test_mask_hides_secrets_alone(text, expected):
 
 
 def test_masked_reaches_every_text_of_a_document():
-    assert masked({"a": ["password=x", 1], "b": {"c": None}}) == {"a": ["password=(masked)", 1], "b": {"c": None}}
+    assert mask_data({"a": ["password=x", 1], "b": {"c": None}}) == {"a": ["password=(masked)", 1], "b": {"c": None}}
 
 
 def test_shown_masks_and_escapes():
@@ -138,7 +138,7 @@ def test_a_sentence_that_is_not_wrapped_is_measured_once(monkeypatch):
     """Without a terminal a line is as long as its sentence, and a record may make one of a megabyte."""
     measured = []
     monkeypatch.setattr(terminal, "width_of", lambda text: measured.append(len(text)) or len(text))
-    assert len(wrapped("word, " * 1000, 1 << 30)) == 1
+    assert len(wrap_text("word, " * 1000, 1 << 30)) == 1
     assert sum(measured) < 2 * len("word, " * 1000)
 
 
@@ -152,5 +152,5 @@ def test_columned_looks_at_each_row_a_few_times_however_many_there_are():
             return found
 
     rows = Counted([("rule", "says so"), ("", "and so")] * 300)
-    assert len(columned(rows, Screen())) == 600
+    assert len(align_columns(rows, Screen())) == 600
     assert Counted.looks < 10 * len(rows)

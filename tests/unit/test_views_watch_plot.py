@@ -60,31 +60,31 @@ class Page(HTMLParser):
 
 
 def test_line_where_a_value_is_unknown_has_a_gap():
-    path = chart.line(values(10, 20, None, 30, 40), Scale(0, 5, 100))
+    path = chart.draw_line(values(10, 20, None, 30, 40), Scale(0, 5, 100))
     assert path == "M100.0 90.0L300.0 80.0M700.0 70.0L900.0 60.0"
 
 
 def test_line_where_time_is_missing_has_a_gap():
     found = [Value(0, 1, 10.0), Value(1, 2, 10.0), Value(5, 6, 10.0), Value(6, 7, 10.0)]
-    assert chart.line(found, Scale(0, 7, 100)).count("M") == 2
+    assert chart.draw_line(found, Scale(0, 7, 100)).count("M") == 2
 
 
 def test_line_of_one_value_between_gaps_is_a_dot():
-    assert chart.line(values(None, 50, None), Scale(0, 3, 100)) == "M500.0 50.0h.1"
+    assert chart.draw_line(values(None, 50, None), Scale(0, 3, 100)) == "M500.0 50.0h.1"
 
 
 def test_line_of_unknown_values_is_empty():
-    assert chart.line(values(None, None), Scale(0, 2, 100)) == ""
+    assert chart.draw_line(values(None, None), Scale(0, 2, 100)) == ""
 
 
 def test_line_of_thousands_of_values_is_a_mean_and_keeps_the_peaks_beside_it():
     many = values(*(100.0 if number == 3001 else 0.0 for number in range(5000)))
     scale = Scale(0, 5000, 100)
-    assert chart.line(many, scale).count("L") < chart.COLUMNS
-    spread = chart.spread(many, scale)
+    assert chart.draw_line(many, scale).count("L") < chart.COLUMNS
+    spread = chart.draw_spread(many, scale)
     assert spread.count("L") < 2 * chart.COLUMNS
     assert re.search(r" 0\.0L", spread)  # the one value of 100 stands at the top
-    assert chart.spread(values(1, 2, 3), scale) == ""
+    assert chart.draw_spread(values(1, 2, 3), scale) == ""
 
 
 @pytest.mark.parametrize(("greatest", "top"), [(0.03, 0.05), (1, 1), (1.01, 2), (8, 10), (243, 500), (0, 1)])
@@ -105,12 +105,12 @@ def test_axis_ends_at_a_round_figure(greatest, top):
     ],
 )
 def test_clock_is_short(seconds, text):
-    assert chart.clock(seconds) == text
+    assert chart.format_clock(seconds) == text
 
 
 @pytest.mark.parametrize("span", [0.0, 0.4, 3, 59, 240, 3600, 86400 * 9])
 def test_times_are_few_and_on_the_axis(span):
-    marks = chart.times(Scale(0, span, 1))
+    marks = chart.make_times(Scale(0, span, 1))
     assert 1 <= len(marks) <= 15
     assert all(0 <= mark.place <= 100 for mark in marks)
 
@@ -200,7 +200,7 @@ def test_svg_is_well_formed_and_holds_the_same():
 
 def test_time_axis_of_any_length_has_few_labels():
     for span in (86400.0 * 365, 1e12, 1e18):
-        assert 2 <= len(chart.times(Scale(0, span, 1))) <= 9
+        assert 2 <= len(chart.make_times(Scale(0, span, 1))) <= 9
 
 
 def test_every_state_has_its_words_in_a_picture():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hosttune.measure.watch.account import _fuller
+from hosttune.measure.watch.account import _take_fuller
 from hosttune.measure.watch.tick import MemoryTick
 
 FULL = MemoryTick(100, "/sys/fs/cgroup/a/memory.max", "", 97)
@@ -22,4 +22,4 @@ RAISED = MemoryTick(200, "/sys/fs/cgroup/a/memory.max", "", 90)
     ],
 )
 def test_fullest_look_at_a_limit_counts(looks, counts):
-    assert _fuller(*looks) == counts
+    assert _take_fuller(*looks) == counts

@@ -13,12 +13,12 @@ from hosttune.engine.catalog import builtin_catalog
 from hosttune.measure.advice import ADVICE
 from hosttune.measure.gpu.reasons import HELD_BACK, POWER_CAP
 from hosttune.measure.watch.programs import Workload, held_to_one_thread, mapped_files, works_with
-from hosttune.measure.watch.remedies import remedies
+from hosttune.measure.watch.remedies import choose_remedies
 from hosttune.measure.watch.session import WatchEnd
 from hosttune.measure.watch.states import State
 from hosttune.measure.watch.tick import CpuLimit, HeldBack, LimitKind, MemoryTick, Mounted, Wait, Want
 from hosttune.views.measure.watch import GUIDE, watch_text
-from hosttune.views.measure.watch_words import MEANINGS, evidence, headline
+from hosttune.views.measure.watch_words import MEANINGS, list_evidence, make_headline
 from hosttune.views.page import Page
 from hosttune.views.terminal import Screen
 from tests.unit.watch_scenarios import MEASURED, MIB, OTHERS, WATCHED, at, gpu, jittered, judged, tick
@@ -29,9 +29,9 @@ SCENARIOS = {**MEASURED, **OTHERS}
 def told(one, **watched):
     verdict, account = judged(jittered(one, 60, seed=5), replace(WATCHED, **watched))
     return (
-        [advice.text for advice in remedies(verdict, account)],
-        remedies(verdict, account),
-        headline(verdict, account),
+        [advice.text for advice in choose_remedies(verdict, account)],
+        choose_remedies(verdict, account),
+        make_headline(verdict, account),
     )
 
 
@@ -72,7 +72,7 @@ def test_loader_that_a_cold_phase_kept_from_its_limit_is_not_overlooked():
     cold = tick(None, None, io=(69, 68), idle=70, children=(0.3,), main=0.01, device=8 * MIB, gpus=())
     full = tick(None, None, idle=49, children=(0.98,), main=0.05, gpus=())
     ticks = (*jittered(cold, 70, seed=5), *at(jittered(full, 50, seed=6), 70.0))
-    texts = [advice.text for advice in remedies(*judged(ticks, WATCHED))]
+    texts = [advice.text for advice in choose_remedies(*judged(ticks, WATCHED))]
     assert "more loader workers for each GPU process: num_workers=2 instead of 1" in texts
     assert not any("loads its data itself" in text or "one thread" in text for text in texts)
 
@@ -274,7 +274,7 @@ LISTS = {"faults": 0.0, "read_bytes": 100.0}
 def test_wait_for_the_server_of_a_file_system_is_advised_on_by_what_is_asked_of_it(what, kind, tree, begin):
     one = tick(None, None, idle=98, main=0.02, gpus=(), wait=Wait(kind, what))
     verdict, account = judged(jittered(replace(one, tree=replace(one.tree, **tree)), 60, seed=5), WATCHED)
-    texts = [advice.text for advice in remedies(verdict, account)]
+    texts = [advice.text for advice in choose_remedies(verdict, account)]
     assert (verdict.state, verdict.waits_for) == (State.WAIT, kind)
     assert texts[0].startswith(begin)
     assert texts[-1].startswith("the process at the other end") is (kind is Want.PEER)
@@ -291,7 +291,7 @@ def test_file_that_is_open_elsewhere_is_not_what_a_file_system_looks_up():
     one = tick(
         None, None, idle=98, main=0.02, gpus=(), mounts=root, wait=Wait(Want.PEER, "the server of a FUSE file system")
     )
-    assert not any("its files lie on" in line for line in evidence(*judged(jittered(one, 60, seed=5), WATCHED)))
+    assert not any("its files lie on" in line for line in list_evidence(*judged(jittered(one, 60, seed=5), WATCHED)))
 
 
 def test_variables_that_hold_a_process_to_one_thread_are_read_from_its_environment():
@@ -362,7 +362,7 @@ def test_workers_that_are_started_anew_for_each_epoch_are_kept(cpu):
     assert "persistent_workers=True" in texts[0]
     assert not any("make -j" in text for text in texts)
     verdict, account = judged((replace(new, at_s=0.5), *jittered(replace(one, at_s=1.0), 60, seed=5)), WATCHED)
-    assert not any("started anew" in advice.text for advice in remedies(verdict, account))  # once, at the start
+    assert not any("started anew" in advice.text for advice in choose_remedies(verdict, account))  # once, at the start
 
 
 def test_job_that_waits_for_its_own_writes_is_not_told_how_to_read():
@@ -391,7 +391,7 @@ def test_page_cache_that_a_memory_limit_drops_is_the_limit_and_no_slow_disk():
     assert texts[0].startswith("raise its memory limit: /sys/fs/cgroup/memory/job/memory.limit_in_bytes sets it")
     verdict, account = judged(jittered(dropped, 60, seed=5), WATCHED)
     assert State.MEM not in verdict.not_the_cause
-    assert "page cache is dropped and read again" in " ".join(evidence(verdict, account))
+    assert "page cache is dropped and read again" in " ".join(list_evidence(verdict, account))
     assert not told(replace(dropped, host=one.host))[0][0].startswith("raise")
 
 

@@ -11,9 +11,9 @@ import pytest
 
 from hosttune.measure.watch.account import Account
 from hosttune.measure.watch.endings import EndKind, ending_of
-from hosttune.measure.watch.limits import setter
+from hosttune.measure.watch.limits import name_setter
 from hosttune.measure.watch.memory import Freezer, JobMemory
-from hosttune.measure.watch.remedies import remedies
+from hosttune.measure.watch.remedies import choose_remedies
 from hosttune.measure.watch.session import WatchEnd
 from hosttune.measure.watch.tick import Kills, MemoryTick, ShmRoom
 from hosttune.measure.watch.verdict import judge
@@ -61,13 +61,15 @@ def report(account):
 def test_end_is_the_first_line_with_what_shows_or_continues_it(account, kind, line, advice):
     assert ending_of(account).kind is kind
     assert report(account).startswith(line)
-    assert not advice or remedies(judge(account), account)[0].text.startswith(advice)
+    assert not advice or choose_remedies(judge(account), account)[0].text.startswith(advice)
 
 
 @pytest.mark.parametrize("children", [(), (0.01, 0.01)])
 def test_loaders_of_a_job_that_ran_out_of_memory_are_suspected(children):
     account = ended(137, Kills(1, 1), memory=MEMORY, one=tick(0.0, 60.0, idle=99, children=children, read=0.0))
-    assert any("copied by each worker" in one.text for one in remedies(judge(account), account)[:2]) is bool(children)
+    assert any("copied by each worker" in one.text for one in choose_remedies(judge(account), account)[:2]) is bool(
+        children
+    )
 
 
 @pytest.mark.parametrize(("status", "is_named"), [(1, False), (139, False), (0, True), (None, True)])
@@ -135,7 +137,7 @@ def test_limit_that_is_set_after_the_start_is_named(tmp_path, monkeypatch):
     assert memory.look() is None
     path = str(tmp_path / "a.scope/memory.max")
     limits[path] = 8192
-    assert memory.look() == MemoryTick(8192, path, setter(path, "memory"), 4096)
+    assert memory.look() == MemoryTick(8192, path, name_setter(path, "memory"), 4096)
     limits.clear()
     (tmp_path / "proc/42/cgroup").write_text("0::/a.scope (deleted)\n")
     assert memory.look().path == path  # the job has ended
@@ -177,11 +179,11 @@ LOADERS = tick(children=(0.4, 0.4), main=0.2)
     ],
 )
 def test_small_shm_that_no_look_saw_full_is_named_to_a_job_with_loaders_that_failed(account, is_named):
-    texts = [advice.text for advice in remedies(judge(account), account)]
+    texts = [advice.text for advice in choose_remedies(judge(account), account)]
     assert any("/dev/shm has only 64 MiB" in text for text in texts) is is_named
 
 
 @pytest.mark.parametrize(("children", "less"), [((), "a smaller batch"), ((0.4, 0.4), "fewer loader workers")])
 def test_job_without_loaders_is_not_told_to_take_fewer(children, less):
     account = ended(137, Kills(1, 1), one=tick(children=children), memory=MEMORY)
-    assert remedies(judge(account), account)[0].text.startswith(f"it needs more memory than its limit: {less}")
+    assert choose_remedies(judge(account), account)[0].text.startswith(f"it needs more memory than its limit: {less}")

@@ -11,11 +11,11 @@ import pytest
 
 from hosttune.facts.cpu.cpu import Quota
 from hosttune.measure.watch import limits
-from hosttune.measure.watch.limits import CpuLimits, cpu_folders, numbers, period_s, setter, shared_mask
+from hosttune.measure.watch.limits import CpuLimits, cpu_folders, name_setter, parse_numbers, period_s, shared_mask
 from hosttune.measure.watch.states import HeldState, State, Trust, step
 from hosttune.measure.watch.tick import CpuLimit, HostTick, LimitKind
 from hosttune.measure.watch.verdict import Confidence
-from hosttune.views.measure.watch_words import headline
+from hosttune.views.measure.watch_words import make_headline
 from tests.unit.watch_scenarios import WATCHED, jittered, judged, states_of, tick
 
 QUOTA = CpuLimit(LimitKind.QUOTA, 0.5, 16, "/sys/fs/cgroup/jobs/cpu.max", "")
@@ -37,13 +37,13 @@ QUOTA = CpuLimit(LimitKind.QUOTA, 0.5, 16, "/sys/fs/cgroup/jobs/cpu.max", "")
     ],
 )  # fmt: skip
 def test_group_tells_who_set_its_limit(path, words):
-    assert words in setter(path)
-    assert bool(setter(path)) == bool(words)
+    assert words in name_setter(path)
+    assert bool(name_setter(path)) == bool(words)
 
 
 def test_lists_of_cpus_and_folders_are_read():
-    assert numbers(b"0-2,5\n") == {0, 1, 2, 5}
-    assert numbers(b"\n") == numbers(b"x") == frozenset()
+    assert parse_numbers(b"0-2,5\n") == {0, 1, 2, 5}
+    assert parse_numbers(b"\n") == parse_numbers(b"x") == frozenset()
     assert cpu_folders(b"0::/a/b\n") == ("/sys/fs/cgroup/a/b", "/sys/fs/cgroup/a", "/sys/fs/cgroup")
     assert cpu_folders(b"3:cpu,cpuacct:/a\n0::/z\n") == ("/sys/fs/cgroup/cpu/a", "/sys/fs/cgroup/cpu")
 
@@ -60,24 +60,24 @@ def test_quota_that_holds_back_is_told_in_percent_of_the_time(tmp_path, monkeypa
     (tmp_path / "cpu.max").write_text("10000 100000\n")
     (tmp_path / "cpu.stat").write_text("nr_periods 10\nnr_throttled 3\n")
     monkeypatch.setattr(limits, "cpu_folders", lambda groups: (str(tmp_path),))
-    monkeypatch.setattr(limits, "quotas", lambda pid: (Quota(0.1, f"{tmp_path}/cpu.max"),))
+    monkeypatch.setattr(limits, "find_quotas", lambda pid: (Quota(0.1, f"{tmp_path}/cpu.max"),))
     found = CpuLimits(os.getpid())
     assert (found.cpus, found.limit.kind) == (0.1, LimitKind.QUOTA)
-    assert found.throttled(1.0) is None  # the first look has nothing to compare with
+    assert found.compute_throttled(1.0) is None  # the first look has nothing to compare with
     (tmp_path / "cpu.stat").write_text("nr_periods 20\nnr_throttled 11\n")
-    assert found.throttled(1.0) == pytest.approx(80)
+    assert found.compute_throttled(1.0) == pytest.approx(80)
     assert not found.is_surprised
 
 
 def test_quota_that_was_set_later_is_noticed_when_it_holds_back(tmp_path, monkeypatch):
     (tmp_path / "cpu.stat").write_text("nr_throttled 3\n")
     monkeypatch.setattr(limits, "cpu_folders", lambda groups: (str(tmp_path),))
-    monkeypatch.setattr(limits, "quotas", lambda pid: ())
+    monkeypatch.setattr(limits, "find_quotas", lambda pid: ())
     found = CpuLimits(os.getpid())
-    assert found.throttled(1.0) is None
+    assert found.compute_throttled(1.0) is None
     assert not found.is_surprised
     (tmp_path / "cpu.stat").write_text("nr_throttled 4\n")
-    assert found.throttled(1.0) is None
+    assert found.compute_throttled(1.0) is None
     assert found.is_surprised
     found.look_around({})
     assert not found.is_surprised
@@ -121,7 +121,7 @@ def test_cpus_that_most_of_the_work_shares_are_found(masks, found):
 
 def test_pinned_loaders_are_a_limit_though_their_main_process_may_use_all(monkeypatch):
     """As of yolov9#312: loaders on a few CPUs, the main process on all."""
-    monkeypatch.setattr(limits, "quotas", lambda pid: ())
+    monkeypatch.setattr(limits, "find_quotas", lambda pid: ())
     monkeypatch.setattr(limits, "cpuset_of", lambda groups, allowed: "")
     monkeypatch.setattr(os, "cpu_count", lambda: 8)
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(FIRST) if pid > 1 else set(ALL))
@@ -132,7 +132,7 @@ def test_pinned_loaders_are_a_limit_though_their_main_process_may_use_all(monkey
     assert found.limit.by == "4 of its processes share CPU 0"
     assert (found.cpus, found.allowed) == (8.0, None)
     one = tick(12.0, 110.0, cpu=75, idle=75, children=(0.25,) * 4, main=0.3, cpus=8.0, limit=found.limit)
-    sentence = headline(*judged(jittered(replace(one, host=HostTick(75.0, 0.0, 1.3)), 60, seed=5), WATCHED))
+    sentence = make_headline(*judged(jittered(replace(one, host=HostTick(75.0, 0.0, 1.3)), 60, seed=5), WATCHED))
     assert sentence == "LIMIT: 4 of its processes share CPU 0, while others are free"
 
 
@@ -148,7 +148,7 @@ def state_of(one):
 def test_quota_is_a_cause_of_its_own_and_says_which():
     verdict, account = judged(jittered(held_back(), 60, seed=3), WATCHED)
     assert (verdict.state, verdict.confidence, verdict.limit) == (State.LIMIT, Confidence.HIGH, QUOTA)
-    sentence = headline(verdict, account)
+    sentence = make_headline(verdict, account)
     assert sentence.startswith("LIMIT: its quota gives it 0.5 of 16 CPUs, which held it back 90 % of the time")
 
 

@@ -19,7 +19,7 @@ from hosttune.measure.watch.gpus import jobs_gpus
 from hosttune.measure.watch.kept import MOST_BYTES, Kept, content_of
 from hosttune.measure.watch.looks import Looks
 from hosttune.measure.watch.mounts import MountTable
-from hosttune.measure.watch.target import find, scoped
+from hosttune.measure.watch.target import find, put_in_scope
 from hosttune.measure.watch.tick import Mounted
 from hosttune.measure.watch.tree import Tree
 
@@ -246,14 +246,22 @@ def test_process_of_another_user_is_watched_with_a_note(tmp_path):
 def test_scope_without_systemd_is_refused(monkeypatch):
     monkeypatch.setattr(os.path, "isdir", lambda path: False)
     with pytest.raises(HosttuneError, match="--scope needs systemd"):
-        scoped(("true",))
+        put_in_scope(("true",))
 
 
 def test_scope_becomes_the_command(monkeypatch):
     monkeypatch.setattr(os.path, "isdir", lambda path: True)
     monkeypatch.setattr("hosttune.measure.watch.target.locate", lambda name: f"/usr/bin/{name}")
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    assert scoped(("python", "-x")) == ("/usr/bin/systemd-run", "--scope", "--quiet", "--collect", "--", "python", "-x")
+    assert put_in_scope(("python", "-x")) == (
+        "/usr/bin/systemd-run",
+        "--scope",
+        "--quiet",
+        "--collect",
+        "--",
+        "python",
+        "-x",
+    )
 
 
 def test_file_that_cannot_be_written_is_refused_beforehand(tmp_path):

@@ -7,19 +7,19 @@ import struct
 import pytest
 
 from hosttune.measure.watch.allowances import Allowances, allowances_of
-from hosttune.measure.watch.counting import Counters, sums
-from hosttune.measure.watch.family import Member, family
+from hosttune.measure.watch.counting import Counters, compute_sums
+from hosttune.measure.watch.family import Member, sort_family
 from hosttune.measure.watch.group import folder_of
 from hosttune.measure.watch.host import disk_tick
-from hosttune.measure.watch.others import busiest, gpu_users
+from hosttune.measure.watch.others import find_busiest, gpu_users
 from hosttune.measure.watch.parse import (
     CpuTimes,
     ProcessIo,
     ProcessStat,
-    counter,
     cpu_times,
     disk_counters,
     host_times,
+    parse_counter,
     pressure_totals,
     process_io,
     process_stat,
@@ -69,10 +69,10 @@ def test_processors_are_summed_over_those_the_job_may_use():
 
 
 def test_counter_is_found_at_the_start_of_a_line_alone():
-    assert counter(HOST, b"processes") == 77
-    assert counter(b"pswpin 5\nxpswpout 9\npswpout 7\n", b"pswpin") == 5
-    assert counter(b"pswpin 5\nxpswpout 9\npswpout 7\n", b"pswpout") == 7
-    assert counter(b"a 1\n", b"b") is None
+    assert parse_counter(HOST, b"processes") == 77
+    assert parse_counter(b"pswpin 5\nxpswpout 9\npswpout 7\n", b"pswpin") == 5
+    assert parse_counter(b"pswpin 5\nxpswpout 9\npswpout 7\n", b"pswpout") == 7
+    assert parse_counter(b"a 1\n", b"b") is None
 
 
 def test_disk_rates_come_from_two_looks():
@@ -95,56 +95,56 @@ def counters(own=0, ended=0, read=0, delay=0, parent=1, started=50):
 def test_child_that_ended_and_was_waited_for_counts_once():
     before = {1: counters(own=100), 2: counters(own=40, read=1000, parent=1)}
     now = {1: counters(own=110, ended=55, read=1500)}  # the child took 15 more and read 500 before it ended
-    done = sums(before, now, last_look=60)
+    done = compute_sums(before, now, last_look=60)
     assert (done.ticks, done.io) == (25, ProcessIo(500, 500, 0))
 
 
 def test_line_of_processes_that_ended_between_two_looks_counts_once():
     """A shell, and what it ran for 40 s: both end, and the shell above gets the time of both in one look."""
     before = {1: counters(own=10), 2: counters(own=1, parent=1), 3: counters(own=4000, read=900, parent=2)}
-    found = sums(before, {1: counters(own=11, ended=1 + 4030, read=950)}, last_look=500)
+    found = compute_sums(before, {1: counters(own=11, ended=1 + 4030, read=950)}, last_look=500)
     assert (found.ticks, found.io.read) == (31, 50)
 
 
 def test_line_of_which_only_the_upper_was_waited_for_loses_nothing_of_the_lower():
     """Init took the lower one, and is none of the job's."""
     before = {1: counters(own=10), 2: counters(own=50, parent=1), 3: counters(own=4000, parent=2)}
-    assert sums(before, {1: counters(own=11, ended=55)}, last_look=500).ticks == 6
+    assert compute_sums(before, {1: counters(own=11, ended=55)}, last_look=500).ticks == 6
 
 
 def test_one_of_two_children_that_nobody_waited_for_takes_nothing_away():
     before = {1: counters(own=10), 2: counters(own=70, parent=1), 3: counters(own=60, parent=1)}
-    assert sums(before, {1: counters(own=10, ended=75)}, last_look=500).ticks == 5
+    assert compute_sums(before, {1: counters(own=10, ended=75)}, last_look=500).ticks == 5
 
 
 def test_parents_that_lead_in_a_circle_end():
     before = {2: counters(own=1, parent=3), 3: counters(own=1, parent=2)}
-    assert sums(before, {}, last_look=500).ticks == 0
+    assert compute_sums(before, {}, last_look=500).ticks == 0
 
 
 def test_child_that_ended_and_was_not_waited_for_takes_nothing_away():
     before = {1: counters(own=100), 2: counters(own=40, parent=1)}
-    assert sums(before, {1: counters(own=110)}, 60).ticks == 10
+    assert compute_sums(before, {1: counters(own=110)}, 60).ticks == 10
 
 
 def test_new_process_counts_from_its_start_and_a_late_found_one_from_now_on():
     before = {1: counters(own=100)}
     fresh = {1: counters(own=100), 2: counters(own=30, ended=5, read=9, delay=4, started=70)}
-    assert sums(before, fresh, 60)[2:] == (35, 0, ProcessIo(9, 9, 0), 4, 0)
+    assert compute_sums(before, fresh, 60)[2:] == (35, 0, ProcessIo(9, 9, 0), 4, 0)
     late = {1: counters(own=100), 2: counters(own=30, ended=5, read=9, started=20)}
-    assert sums(before, late, 60)[2:5] == (0, 0, ProcessIo(0, 0, 0))
+    assert compute_sums(before, late, 60)[2:5] == (0, 0, ProcessIo(0, 0, 0))
 
 
 def test_what_one_process_does_not_tell_is_unknown_for_all():
     before = {1: counters(), 2: counters()}
     now = {1: counters(own=5), 2: Counters(stat(own=5), None, None)}
-    assert sums(before, now, 60)[2:] == (10, 10, None, None, 0)
+    assert compute_sums(before, now, 60)[2:] == (10, 10, None, None, 0)
 
 
 def test_time_of_processes_that_come_and_go_is_told_from_that_of_those_that_stay():
     before = {1: counters(own=100), 2: counters(own=40, parent=1), 3: counters(own=0, parent=1)}
     now = {1: counters(own=110, ended=70), 3: counters(own=50, parent=1), 4: counters(own=25, parent=1, started=70)}
-    done = sums(before, now, last_look=60)
+    done = compute_sums(before, now, last_look=60)
     assert (done.ticks, done.lasting) == (10 + (70 - 40) + 50 + 25, 10 + 50)
 
 
@@ -173,7 +173,7 @@ PYTHON, SPAWNED = b"python\0train.py", b"python\0-c\0from multiprocessing.spawn 
     ],
 )
 def test_family_tells_mains_from_launchers_and_workers(members, mains, launchers):
-    found = family(members, 1)
+    found = sort_family(members, 1)
     assert (found.mains, found.launchers) == (mains, launchers)
 
 
@@ -184,7 +184,7 @@ def test_family_believes_the_gpu_about_its_mains():
         Member(3, 2, PYTHON, 0.9),
         Member(4, 2, PYTHON, 0.9),
     ]
-    found = family(members, 1, frozenset({2, 999}))
+    found = sort_family(members, 1, frozenset({2, 999}))
     assert (found.mains, found.launchers) == ({2}, {1})
 
 
@@ -220,7 +220,7 @@ def test_users_of_its_gpus_are_neither_the_job_nor_mps_nor_gone(tmp_path):
 def test_busiest_of_the_others_leaves_out_the_job_and_what_is_new_to_a_number():
     was = {1: stat(own=0), 2: stat(own=0), 3: stat(own=0, started=1), 4: stat(own=5)}
     now = {1: stat(own=90), 2: stat(own=80), 3: stat(own=99), 4: stat(own=7), 5: stat(own=500)}
-    assert [(one.pid, one.cores) for one in busiest(was, now, {2}, 1.0, 100)] == [(1, 0.9)]
+    assert [(one.pid, one.cores) for one in find_busiest(was, now, {2}, 1.0, 100)] == [(1, 0.9)]
 
 
 def test_stolen_time_is_read_and_counts_as_busy():

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from hosttune.measure.watch.recording import replay
-from hosttune.measure.watch.remedies import remedies
+from hosttune.measure.watch.remedies import choose_remedies
 from hosttune.measure.watch.tick import Tick
 from hosttune.measure.watch.verdict import Confidence, VerdictKind
-from hosttune.views.measure.watch_words import evidence, headline
+from hosttune.views.measure.watch_words import list_evidence, make_headline
 from tests.unit.watch_scenarios import judged
 
 FOLDER = Path(__file__).resolve().parent / "watch_ticks"
@@ -114,9 +114,9 @@ def test_gpu_that_others_use_as_well_is_not_said_to_be_fed_well():
     ticks = list(ticks)
     found, account = judged(ticks, watched)
     assert account.gpu_neighbours == ("python3 (2269)",)
-    assert "with others that are on it as well" in headline(found, account)
-    assert "not of the job, and on its GPUs as well: python3 (2269)" in evidence(found, account)
-    assert [advice.text.split(":")[0] for advice in remedies(found, account)] == [
+    assert "with others that are on it as well" in make_headline(found, account)
+    assert "not of the job, and on its GPUs as well: python3 (2269)" in list_evidence(found, account)
+    assert [advice.text.split(":")[0] for advice in choose_remedies(found, account)] == [
         "other processes hold memory on the job's GPUs, and whose kernels ran is not told"
     ]
     assert any("no figure tells them apart" in gap for gap in found.would_decide)

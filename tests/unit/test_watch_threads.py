@@ -10,10 +10,10 @@ import pytest
 from hosttune.measure.watch import tasks
 from hosttune.measure.watch.process import WatchedProcess
 from hosttune.measure.watch.recording import replay
-from hosttune.measure.watch.remedies import Crowd, remedies
+from hosttune.measure.watch.remedies import Crowd, choose_remedies
 from hosttune.measure.watch.states import State
 from hosttune.measure.watch.tasks import MOST_READ, look_at_tasks
-from hosttune.views.measure.watch_words import evidence, headline
+from hosttune.views.measure.watch_words import list_evidence, make_headline
 from tests.unit.watch_scenarios import WATCHED, jittered, judged, tick
 
 FOLDER = Path(__file__).resolve().parent / "watch_ticks/threads"
@@ -22,13 +22,13 @@ FOLDER = Path(__file__).resolve().parent / "watch_ticks/threads"
 def seen(name):
     watched, ticks = replay(str(FOLDER / f"{name}.jsonl"))
     verdict, account = judged(ticks, watched)
-    return verdict, account, [advice.text for advice in remedies(verdict, account)]
+    return verdict, account, [advice.text for advice in choose_remedies(verdict, account)]
 
 
 @pytest.mark.parametrize("name", ["16-on-2-CPUs", "16-in-half-a-CPU"])
 def test_threads_that_want_more_than_its_cpus_come_first(name):
     verdict, account, texts = seen(name)
-    assert " threads want " in headline(verdict, account)
+    assert " threads want " in make_headline(verdict, account)
     assert " threads want " in texts[0]
     assert "OMP_NUM_THREADS=1" in texts[0]
 
@@ -36,7 +36,7 @@ def test_threads_that_want_more_than_its_cpus_come_first(name):
 @pytest.mark.parametrize("name", ["1-on-2-CPUs", "1-in-half-a-CPU"])
 def test_one_thread_is_never_too_many(name):
     verdict, account, texts = seen(name)
-    assert not any("threads want" in text for text in (headline(verdict, account), *texts))
+    assert not any("threads want" in text for text in (make_headline(verdict, account), *texts))
 
 
 def test_under_a_quota_more_cpus_come_last_and_cpu_time_is_not_ruled_out():
@@ -51,7 +51,7 @@ def crowded(wanting, processes, **other):
         jittered(replace(one, tree=replace(one.tree, wanting=wanting, wanting_processes=processes)), 60, seed=5),
         WATCHED,
     )
-    return [advice.text for advice in remedies(verdict, account)]
+    return [advice.text for advice in choose_remedies(verdict, account)]
 
 
 def test_many_processes_are_no_threads():
@@ -100,4 +100,4 @@ def test_process_of_very_many_threads_costs_a_bounded_look(tmp_path, monkeypatch
 
 def test_evidence_names_the_threads():
     verdict, account, _ = seen("16-on-2-CPUs")
-    assert "of its threads run or queue for one" in " ".join(evidence(verdict, account))
+    assert "of its threads run or queue for one" in " ".join(list_evidence(verdict, account))

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from hosttune.measure.watch.recording import replay
-from hosttune.measure.watch.remedies import remedies
+from hosttune.measure.watch.remedies import choose_remedies
 from hosttune.measure.watch.tick import Want
 from hosttune.measure.watch.verdict import Confidence
-from hosttune.views.measure.watch_words import headline
+from hosttune.views.measure.watch_words import make_headline
 from tests.benchmarks import truth_job
 from tests.benchmarks.truth_guest import job as guest_job
 from tests.benchmarks.truth_scenario import stem
@@ -47,7 +47,7 @@ TRUTHS = {
 def seen(name):
     watched, ticks = replay(str(FOLDER / f"{stem(name)}.jsonl"))
     verdict, account = judged(ticks, watched)
-    return verdict, account, headline(verdict, account)
+    return verdict, account, make_headline(verdict, account)
 
 
 def test_what_is_recorded_was_not_held_back_and_all_of_it_is_tried():
@@ -68,7 +68,7 @@ def test_job_whose_limit_is_known_gets_its_verdict(name):
 @pytest.mark.parametrize("name", TRUTHS)
 def test_advice_fits_a_host_without_gpu_and_programs_that_are_no_loaders(name):
     verdict, account, _ = seen(name)
-    texts = " ".join(advice.text for advice in remedies(verdict, account))
+    texts = " ".join(advice.text for advice in choose_remedies(verdict, account))
     assert "GPU" not in texts
     assert "pin_memory" not in texts
     if name in {"C, one thread", "make -j1", "short gzips one after the other", "gzip of 1 s each"}:
@@ -78,18 +78,18 @@ def test_advice_fits_a_host_without_gpu_and_programs_that_are_no_loaders(name):
 
 def test_limit_says_who_sets_it_and_where():
     verdict, account, _ = seen("quota half a CPU, one thread")
-    assert [advice.text for advice in remedies(verdict, account)] == [
+    assert [advice.text for advice in choose_remedies(verdict, account)] == [
         "give it more CPUs: /sys/fs/cgroup/cpu/job/cpu.cfs_quota_us sets it"
     ]
     verdict, account, _ = seen("affinity one CPU, four workers")
-    assert "taskset" in remedies(verdict, account)[0].text
+    assert "taskset" in choose_remedies(verdict, account)[0].text
 
 
 def test_two_phases_are_both_named_with_their_shares_and_advised_on():
     verdict, account, sentence = seen("a store, then one thread")
     assert {share.state.value for share in verdict.shares if share.share >= 0.2} == {"WAIT", "WORKERS"}
     assert sentence.endswith("(WORKERS 60 % and WAIT 40 %)")
-    texts = " ".join(advice.text for advice in remedies(verdict, account))
+    texts = " ".join(advice.text for advice in choose_remedies(verdict, account))
     assert "run several of it at once" in texts
     assert "ask for more at once" in texts
 
@@ -155,5 +155,5 @@ def test_job_of_a_guest_gets_its_verdict(name):
     watched, ticks = replay(str(GUEST / f"{stem(name)}.jsonl"))
     verdict, account = judged(ticks, watched)
     assert (verdict.state.value, verdict.waits_for if kind else None) == (state, kind)
-    assert words in headline(verdict, account)
+    assert words in make_headline(verdict, account)
     assert state in SCENARIOS[name].truth

@@ -7,14 +7,14 @@ from dataclasses import replace
 import pytest
 
 from hosttune.measure.watch.account import MOST_COLD, MOST_NAMES, Account
-from hosttune.measure.watch.gaps import gaps
-from hosttune.measure.watch.history import History, joined, point, segments
+from hosttune.measure.watch.gaps import describe_gaps
+from hosttune.measure.watch.history import History, cut_segments, join_points, point
 from hosttune.measure.watch.session import WatchEnd
 from hosttune.measure.watch.states import State
 from hosttune.measure.watch.tick import DiskTick, Mounted
 from hosttune.measure.watch.verdict import Confidence, VerdictKind, judge
 from hosttune.views.measure.watch import watch_text
-from hosttune.views.measure.watch_words import details, evidence
+from hosttune.views.measure.watch_words import list_details, list_evidence
 from hosttune.views.page import Page
 from tests.unit.watch_scenarios import MEASURED, MIB, OTHERS, WATCHED, at, gpu, jittered, judged, tick
 
@@ -63,12 +63,12 @@ def test_short_watch_is_never_of_high_confidence_and_a_shorter_one_is_undecided(
 def test_command_that_ended_cannot_be_watched_longer():
     account = judged(at(jittered(DISK, 9, seed=1), 0), WATCHED)[1]
     account.status = 0
-    assert gaps(account)[0] == (
+    assert describe_gaps(account)[0] == (
         "only 4 s count (the warm-up took 5 s): give it work for half a minute, or set --warm-up"
     )
     account = judged(at(jittered(DISK, 21, seed=1), 0), WATCHED)[1]
     account.status = 0
-    assert gaps(account)[0] == "only 16 s count (the warm-up took 5 s): set --warm-up"
+    assert describe_gaps(account)[0] == "only 16 s count (the warm-up took 5 s): set --warm-up"
 
 
 def test_job_that_is_stopped_in_its_warm_up_for_days_keeps_no_ticks():
@@ -80,7 +80,7 @@ def test_job_that_is_stopped_in_its_warm_up_for_days_keeps_no_ticks():
     ]:
         account.add(one)
     assert len(account._cold) == MOST_COLD
-    assert account.settled() is account
+    assert account.settle() is account
     short = judged(at(jittered(starved, 30, seed=1), 0), replace(WATCHED, warm_up_s=None))[0]
     assert (short.state, round(short.warm_up_s)) == (State.WORKERS, 10)
 
@@ -188,7 +188,7 @@ def test_week_long_watch_keeps_bounded_points_and_right_times():
         )
     assert len(history.points) < 64
     assert sum(one.seconds for one in history.points) == 10_000
-    first, second = segments(history.points)
+    first, second = cut_segments(history.points)
     assert (first.state, second.state) == (State.DISK, State.GPU)
     assert abs(first.end_s - 4000) <= 256
 
@@ -196,7 +196,7 @@ def test_week_long_watch_keeps_bounded_points_and_right_times():
 def test_joined_points_keep_what_only_one_of_them_knew():
     one = point(tick(10.0, device=MIB), State.WAIT, is_counted=True)
     two = point(replace(tick(30.0), tree=None, at_s=2.0), State.GPU, is_counted=False)
-    both = joined(one, two)
+    both = join_points(one, two)
     assert (both.at_s, both.seconds, both.counted_s, both.gpu_percent, both.device_bytes) == (2.0, 2.0, 1.0, 20.0, MIB)
     assert dict(both.states) == {State.WAIT: 1.0, State.GPU: 1.0}
 
@@ -221,17 +221,17 @@ def test_hour_in_which_nothing_was_looked_at_is_not_judged():
 def test_evidence_without_a_gpu_says_so(source, said):
     watched = replace(WATCHED, gpu_source=source, gpu_reason="libnvidia-ml.so.1 is not installed")
     verdict, account = judged(jittered(OTHERS["no gpu in the machine"][1], 30, seed=1), watched)
-    assert said in evidence(verdict, account)
+    assert said in list_evidence(verdict, account)
 
 
 def test_evidence_of_a_watch_without_a_look_says_nothing_about_reading():
-    assert evidence(judge(Account(WATCHED)), Account(WATCHED)) == ("watched 0 s",)
+    assert list_evidence(judge(Account(WATCHED)), Account(WATCHED)) == ("watched 0 s",)
 
 
 def test_details_tell_every_state_the_sources_and_iowait():
     ticks = [*at(jittered(DISK, 40, seed=1), 0), *at(jittered(GPU, 60, seed=2), 40)]
     watched = replace(WATCHED, pressure_reason="spread over several groups", gpu_reason="NVML is too old")
-    found = details(*judged(ticks, watched))
+    found = list_details(*judged(ticks, watched))
     assert found == (
         "states: GPU 63 % (60 s on end), DISK 37 % (35 s on end)",
         "GPU figures: replay (NVML is too old)",
@@ -256,7 +256,7 @@ def test_gpus_that_do_not_answer_are_said_whatever_the_verdict(source, is_said):
         at(jittered(GPU, 60, seed=1), 0.0), replace(WATCHED, gpu_source=source, gpu_reason=reason)
     )
     assert verdict.state is State.GPU
-    assert (f"GPUs: {reason} (hosttune driver says which)" in evidence(verdict, account)) is is_said
+    assert (f"GPUs: {reason} (hosttune driver says which)" in list_evidence(verdict, account)) is is_said
 
 
 def test_record_that_names_others_in_each_tick_grows_no_account():

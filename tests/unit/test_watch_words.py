@@ -13,12 +13,12 @@ from hosttune.cli import status_title
 from hosttune.cli.status_title import StatusTitle
 from hosttune.host import console
 from hosttune.measure.watch.recording import Recorder, replay
-from hosttune.measure.watch.remedies import remedies
+from hosttune.measure.watch.remedies import choose_remedies
 from hosttune.measure.watch.states import State
-from hosttune.measure.watch.tick import FILE_SERVER, DiskTick, Mounted, Wait, Want, rounded
+from hosttune.measure.watch.tick import FILE_SERVER, DiskTick, Mounted, Wait, Want, round_tick
 from hosttune.measure.watch.verdict import Confidence
-from hosttune.views.measure.watch_plot import _lanes
-from hosttune.views.measure.watch_words import evidence, headline
+from hosttune.views.measure.watch_plot import _make_lanes
+from hosttune.views.measure.watch_words import list_evidence, make_headline
 from tests.unit.watch_scenarios import MEASURED, MIB, WATCHED, at, jittered, judged, tick
 
 
@@ -28,7 +28,7 @@ def seen(*parts, watched=WATCHED):
         ticks += at(jittered(one, seconds, seed=11), end)
         end += seconds
     verdict, account = judged(ticks, watched)
-    return verdict, account, headline(verdict, account), " ".join(evidence(verdict, account))
+    return verdict, account, make_headline(verdict, account), " ".join(list_evidence(verdict, account))
 
 
 def test_more_from_a_device_than_was_read_is_not_said_to_be_of_it():
@@ -68,7 +68,7 @@ def test_each_kind_of_waiting_leads_to_its_own_advice(kind):
     verdict, account, sentence, _ = seen((one, 30))
     assert (verdict.state, verdict.waits_for) == (State.WAIT, kind)
     assert "(it)" in sentence
-    assert len({advice.text for advice in remedies(verdict, account)} & {"", "waits"}) == 0
+    assert len({advice.text for advice in choose_remedies(verdict, account)} & {"", "waits"}) == 0
 
 
 def test_sleep_alone_is_idling_and_waiting_for_somebody_is_not():
@@ -146,7 +146,7 @@ def test_thirty_seconds_with_a_warm_up_of_ten_are_long_enough():
 
 def test_what_is_judged_is_what_a_record_holds(tmp_path):
     """A look gives ticks that are rounded already, so that live and replay see the same."""
-    ticks = [rounded(replace(one, seconds=0.99951)) for one in jittered(MEASURED["one worker"][1], 30, seed=4)]
+    ticks = [round_tick(replace(one, seconds=0.99951)) for one in jittered(MEASURED["one worker"][1], 30, seed=4)]
     recorder = Recorder(str(tmp_path / "r"))
     recorder.begin(replace(WATCHED, interval_s=1 / 3))
     for one in ticks:
@@ -160,7 +160,7 @@ def test_what_is_judged_is_what_a_record_holds(tmp_path):
 def test_axis_of_two_cpus_ends_at_two():
     one = tick(gpus=(), cpu=80, idle=0, children=(1.0, 1.0), main=0.03, delay=0.6)
     _, account, _, _ = seen((one, 30))
-    lane = next(lane for lane in _lanes(account.history.points, "") if lane.title == "CPU")
+    lane = next(lane for lane in _make_lanes(account.history.points, "") if lane.title == "CPU")
     assert lane.labels[0].text == "2"
 
 
@@ -168,11 +168,11 @@ def test_advice_for_a_program_of_one_thread_speaks_of_no_loaders():
     one = tick(gpus=(), idle=50, main=1.0)
     verdict, account, _, _ = seen((replace(one, tree=replace(one.tree, program="x264")), 30))
     assert verdict.state is State.WORKERS
-    assert "DataLoader" not in " ".join(advice.text for advice in remedies(verdict, account))
+    assert "DataLoader" not in " ".join(advice.text for advice in choose_remedies(verdict, account))
     busy = tick(gpus=(), cpu=80, idle=0, children=(1.0, 0.95), delay=0.6)
     verdict, account, _, _ = seen((replace(busy, tree=replace(busy.tree, program="python3")), 30))
     assert verdict.state is State.CPU
-    assert "on the GPU" not in " ".join(advice.text for advice in remedies(verdict, account))
+    assert "on the GPU" not in " ".join(advice.text for advice in choose_remedies(verdict, account))
 
 
 class Terminal(io.StringIO):
@@ -265,7 +265,7 @@ def test_wait_for_the_server_of_a_file_system_names_it_and_rules_no_storage_out(
     verdict, account, sentence, _ = seen((one, 30))
     assert sentence == "WAIT: it waits for the network (a file system's server: /mnt/f (9p of F:))"
     assert State.DISK not in verdict.not_the_cause
-    assert any("its server or the page cache has the rest" in line for line in evidence(verdict, account))
+    assert any("its server or the page cache has the rest" in line for line in list_evidence(verdict, account))
     store, account, *_ = seen((replace(one, wait=Wait(Want.NETWORK, "10.0.0.1:443"), mounts=()), 30))
     assert State.DISK in store.not_the_cause
-    assert any(": the page cache has the rest" in line for line in evidence(store, account))
+    assert any(": the page cache has the rest" in line for line in list_evidence(store, account))

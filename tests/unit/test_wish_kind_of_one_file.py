@@ -15,8 +15,8 @@ from hosttune.actions.examine import examine
 from hosttune.actions.journal import JournalWriter, read_journal
 from hosttune.actions.recover import recover
 from hosttune.actions.undo import plan_undo, undo
-from hosttune.cli.rule_frame import framed
-from hosttune.engine.catalog import assembled, builtin_catalog
+from hosttune.cli.rule_frame import frame_rule
+from hosttune.engine.catalog import assemble_catalog, builtin_catalog
 from hosttune.engine.lint import checked_rule, key_faults
 from hosttune.engine.policy import Policy
 from hosttune.engine.shapes import rule_shape
@@ -41,7 +41,7 @@ KIND = '''
 from hosttune.errors import Conflict
 from hosttune.resources.base import OLD, AddressKind, Operator, WishKind, in_general
 from hosttune.resources import address_kinds
-from hosttune.resources.steps import CommandLine, each
+from hosttune.resources.steps import CommandLine, list_steps
 from hosttune.values import Action, Address, Change, Finding, Hold, Unreadable, Verdict
 
 
@@ -92,7 +92,7 @@ class DiskLampAddress(AddressKind):
         writer.set_value(f"/sys/block/{change.address.name}/device/locate", {"off": "0", "on": "1"}[change.after])
 
     def by_hand(self, changes):
-        return each(changes, lambda change: CommandLine(f"ledctl locate{'_off' * (change.after == 'off')}=/dev/{change.address.name}"))
+        return list_steps(changes, lambda change: CommandLine(f"ledctl locate{'_off' * (change.after == 'off')}=/dev/{change.address.name}"))
 
     def unit_of(self, name):
         return "lamps.service"
@@ -125,7 +125,7 @@ LAMP = "/sys/block/sda/device/locate"
 @pytest.fixture(autouse=True)
 def one_file(tmp_path, monkeypatch):
     """The file in a folder of the package; nothing else is told of it."""
-    caches = (resources.modules, resources.wish_kinds, resources.address_kinds, rule_shape)
+    caches = (resources.list_modules, resources.wish_kinds, resources.address_kinds, rule_shape)
     (tmp_path / "disk_lamp.py").write_text(KIND)
     monkeypatch.setattr(resources, "__path__", [*resources.__path__, str(tmp_path)])
     for cache in caches:
@@ -142,7 +142,7 @@ def host():
 
 def catalog():
     found = builtin_catalog()
-    return assembled({**found.rules, "storage-lamp": checked_rule(RULE, "storage-lamp.yaml")}, found.profiles)
+    return assemble_catalog({**found.rules, "storage-lamp": checked_rule(RULE, "storage-lamp.yaml")}, found.profiles)
 
 
 def session(writer):
@@ -213,7 +213,7 @@ def test_it_is_told_where_no_host_is_known():
 def test_it_is_framed_listed_checked_and_doubted():
     assert {"kind": "disk-lamp", "about": "`- disk-lamp: DISK` with `exactly`: the lamp by which a disk is found in its bay.",
             "rules": 1} in parts_json(catalog())["wishes"]  # fmt: skip
-    rule, _ = framed("storage-lamp", "0.1", "disk-lamp", catalog().rules)
+    rule, _ = frame_rule("storage-lamp", "0.1", "disk-lamp", catalog().rules)
     assert "- disk-lamp: " in rule
     assert "example: hosttune explain storage-lamp --source" in rule
     with pytest.raises(BadInput, match="unknown key"):

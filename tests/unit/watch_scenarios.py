@@ -57,7 +57,7 @@ def judged(ticks: Iterable[Tick], watched: Watched) -> tuple[WatchVerdict, Accou
     account = Account(watched)
     for one in ticks:
         account.add(one)
-    account = account.settled()
+    account = account.settle()
     return judge(account), account
 
 

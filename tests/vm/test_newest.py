@@ -36,7 +36,7 @@ REHEARSE = """\
 from hosttune.host.door import Rehearsal
 from hosttune.host.live import LiveReader
 from hosttune.resources.storage.fstab_document import edit_options, insert_line, parse
-from hosttune.resources.storage.fstab_proof import complaint, trials_of
+from hosttune.resources.storage.fstab_proof import find_complaint, trials_of
 
 OLD = open("/etc/fstab", "rb").read()
 LINE = "tmpfs /srv tmpfs mode=1777,nosuid,nodev,size={size},nofail,x-systemd.before=local-fs.target 0 0"
@@ -47,7 +47,7 @@ def said(new, target):
     rehearsal = LiveReader().rehearse_fstab(OLD, new, trials_of(after, target))
     assert isinstance(rehearsal, Rehearsal), rehearsal
     assert rehearsal.after.generator is not None and rehearsal.after.generator.status == 0
-    return complaint(rehearsal, before, after, target)
+    return find_complaint(rehearsal, before, after, target)
 
 
 assert said(edit_options(parse(OLD), "/data", lambda options: options + ",noatime"), "/data") == ""

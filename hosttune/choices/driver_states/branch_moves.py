@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.choices.apt_commands import has_all, lacks
+from hosttune.choices.apt_commands import has_all, lacks_package
 from hosttune.choices.driver_states.told import REBOOT, Told
 from hosttune.choices.drivers.branch import describe_not_driven, end_words, is_over, not_driven
 from hosttune.choices.drivers.branch_offers import offers_elsewhere
@@ -57,7 +57,7 @@ def stay_in_branch(facts: Facts, names: Iterable[str]) -> str:
     hold = f"sudo apt-mark hold {' '.join(map(quote, names))}"
     pinning = f"nvidia-driver-pinning-{facts.driver.branch}"
     stay = f"to stay in branch {facts.driver.branch}"
-    if "NVIDIA" not in facts.archives.origins or facts.packages[pinning].is_installed or lacks(facts, pinning):
+    if "NVIDIA" not in facts.archives.origins or facts.packages[pinning].is_installed or lacks_package(facts, pinning):
         return f"{stay}: {hold}"
     if has_all(facts, pinning):
         return f"{stay}: sudo apt-get install {pinning}"

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.choices.apt_commands import lacks
+from hosttune.choices.apt_commands import lacks_package
 from hosttune.choices.driver_states.modules import (
     libraries_missing,
-    mismatch,
     missing_now,
     next_module,
     running_module,
-    stale,
-    swapped,
+    tell_of_mismatch,
+    tell_of_stale,
+    tell_of_swapped,
     will_be_other,
 )
 from hosttune.choices.driver_states.told import (
@@ -20,7 +20,7 @@ from hosttune.choices.driver_states.told import (
     REBOOT,
     ByPolicy,
     Told,
-    holds,
+    holds_state,
     installer_steps,
     is_node,
     said_by_log,
@@ -32,10 +32,10 @@ from hosttune.choices.drivers.bringer import guest_way
 from hosttune.choices.drivers.choice import closed_alone, open_alone
 from hosttune.choices.drivers.components import fabric_packages
 from hosttune.choices.drivers.switches import LOG, SERVICE, has_switches, without_umad
-from hosttune.choices.next_kernel import commands, suggest_replacement
-from hosttune.facts.base import UnknownFact, attempt, raw
+from hosttune.choices.next_kernel import make_module_commands, suggest_replacement
+from hosttune.facts.base import UnknownFact, attempt, get_raw
 from hosttune.facts.gpu.driver import NVIDIA_MODPROBE
-from hosttune.facts.gpu.gpu_holders import blacklist
+from hosttune.facts.gpu.gpu_holders import make_blacklist
 from hosttune.facts.gpu.gsp_firmware import KERNEL_LOG, NOT_SET_UP, OF_FIRMWARE, UNLOAD, reload_driver, way_out
 from hosttune.facts.gpu.nvidia import smi_package
 from hosttune.facts.gpu.ways_out import RUN_REPORT, SUPPORT, find_place, way_of
@@ -53,7 +53,7 @@ _OF_NVIDIA = ("nvidia-", "nv-", "nv_")
 _LINKS_HANG_DAYS = 66
 
 
-def firmware(facts: Facts) -> Told | None:
+def tell_of_firmware(facts: Facts) -> Told | None:
     """GPUs whose own firmware was missing, was not read, or is of another version."""
     return _not_set_up(facts, is_firmware=True)
 
@@ -61,11 +61,13 @@ def firmware(facts: Facts) -> Told | None:
 def not_set_up(facts: Facts) -> Told | None:
     """GPUs that the driver could not set up, for a reason that proves nothing against the board. A vGPU is not set up
     by a driver that does not fit its hypervisor's."""
-    return None if holds(guest, facts) else _not_set_up(facts, is_firmware=False)
+    return None if holds_state(tell_of_guest, facts) else _not_set_up(facts, is_firmware=False)
 
 
 def _not_set_up(facts: Facts, *, is_firmware: bool) -> Told | None:
-    if not facts.driver.is_loaded or any(holds(look, facts) for look in (unsupported, wrong_flavour, stale, mismatch)):
+    if not facts.driver.is_loaded or any(
+        holds_state(look, facts) for look in (tell_of_unsupported, wrong_flavour, tell_of_stale, tell_of_mismatch)
+    ):
         return None
     causes: dict[str, list[GspFailure]] = {}
     for one in facts.gsp_firmware.failures:
@@ -73,7 +75,7 @@ def _not_set_up(facts: Facts, *, is_firmware: bool) -> Told | None:
             causes.setdefault(one.cause, []).append(one)
     if not causes:
         return None
-    told = [found[0].describe(_where(found)) for found in causes.values()]
+    told = [found[0].describe(_describe_slots(found)) for found in causes.values()]
     ways = dict.fromkeys(_way_of(found, facts) for found in causes.values())
     return "; ".join(told), "\n".join(ways)
 
@@ -89,17 +91,17 @@ def _way_of(failures: list[GspFailure], facts: Facts) -> str:
     )
 
 
-def _where(failures: list[GspFailure]) -> str:
+def _describe_slots(failures: list[GspFailure]) -> str:
     slots = [one.slot for one in failures]
     return f"the GPU at {slots[0]}" if len(slots) == 1 else f"{len(slots)} GPUs ({', '.join(slots)})"
 
 
-def lost(facts: Facts) -> Told | None:
+def tell_of_lost(facts: Facts) -> Told | None:
     """GPUs that do not answer, other than those that this driver cannot drive."""
     if not facts.driver.is_loaded:
         return None
     is_refused = said_by_log(facts, "refusal") == "gpu lost"
-    is_told = holds(unsupported, facts) or holds(wrong_flavour, facts)
+    is_told = holds_state(tell_of_unsupported, facts) or holds_state(wrong_flavour, facts)
     known = said_by_log(facts, "silent") if is_refused else facts.nvidia.silent
     known = tuple(gpu for gpu in known if gpu.slot not in _told_slots(facts))
     silent = [
@@ -109,7 +111,7 @@ def lost(facts: Facts) -> Told | None:
         raise UnknownFact("; ".join(dict.fromkeys(unknown)))
     if not silent:
         is_gone = is_refused and not _told_slots(facts)
-        return (facts.nvidia.problem, _hardware(facts, ("RESTART_BM",))) if is_gone else None
+        return (facts.nvidia.problem, _describe_hardware(facts, ("RESTART_BM",))) if is_gone else None
     slots: dict[str, list[str]] = {}
     for gpu in silent:
         slots.setdefault(gpu.why, []).append(gpu.slot)
@@ -121,10 +123,10 @@ def lost(facts: Facts) -> Told | None:
     unless = f" (unless it was drained: sudo nvidia-smi drain -q -p {quote(drained[0])})" if drained else ""
     if not any(gpu.is_off_bus for gpu in silent):
         return "; ".join(told), way_of({gpu.action for gpu in silent}, silent[0].slot, find_place(facts.reader, facts))
-    return "; ".join(told), _hardware(facts, (gpu.action for gpu in silent), silent[0].slot, unless)
+    return "; ".join(told), _describe_hardware(facts, (gpu.action for gpu in silent), silent[0].slot, unless)
 
 
-def _hardware(facts: Facts, actions: Iterable[str], slot: str = "", unless: str = "") -> str:
+def _describe_hardware(facts: Facts, actions: Iterable[str], slot: str = "", unless: str = "") -> str:
     return f"{_HARDWARE}{unless}\n{way_of(actions, slot, find_place(facts.reader, facts))}"
 
 
@@ -148,7 +150,7 @@ def reset_required(facts: Facts) -> Told | None:
 def _is_named(gpu: GpuHealth) -> bool:
     """The log or nvidia-smi says of this GPU that it needs a reset, or more."""
     errors = any(one.is_reported and one.weight == "fault" for one in gpu.errors)
-    return errors or raw(gpu, "recovery_action") in {"Reset", "Reboot"}
+    return errors or get_raw(gpu, "recovery_action") in {"Reset", "Reboot"}
 
 
 def _told_slots(facts: Facts) -> frozenset[str]:
@@ -163,13 +165,13 @@ def all_lost(facts: Facts) -> Told | None:
     """The GPUs of this host were there in this boot, and are on the PCI bus no more."""
     if not (told := said_by_log(facts, "all_lost")):
         return None
-    return told, _hardware(facts, ("RESTART_BM",), unless=" (if it was taken out on purpose, reboot)")
+    return told, _describe_hardware(facts, ("RESTART_BM",), unless=" (if it was taken out on purpose, reboot)")
 
 
-def guest(facts: Facts) -> Told | None:
+def tell_of_guest(facts: Facts) -> Told | None:
     if not said_by_log(facts, "is_vgpu") or (facts.driver.is_loaded and facts.nvidia.smi == "answers"):
         return None
-    if not facts.driver.is_loaded and not facts.driver.branch and holds(missing_now, facts):
+    if not facts.driver.is_loaded and not facts.driver.branch and holds_state(missing_now, facts):
         return None  # the driver that fits is without its module, too; one of the distribution's packages never fits
     return (
         "this is a vGPU guest, and its driver does not answer: it must be the licensed one that fits the hypervisor's",
@@ -177,7 +179,7 @@ def guest(facts: Facts) -> Told | None:
     )
 
 
-def unsupported(facts: Facts) -> Told | None:
+def tell_of_unsupported(facts: Facts) -> Told | None:
     driver = facts.driver
     legacy = said_by_log(facts, "legacy_branch")
     if not driver.branch:
@@ -207,7 +209,7 @@ def _too_new_installer(facts: Facts, legacy: str) -> Told:
 
 def wrong_flavour(facts: Facts) -> Told | None:
     module = _module_in_use(facts)
-    if module is None or will_be_other(facts) or holds(unsupported, facts):
+    if module is None or will_be_other(facts) or holds_state(tell_of_unsupported, facts):
         return None
     name, is_open = module
     if is_open and (old := closed_alone(facts)):
@@ -220,7 +222,7 @@ def wrong_flavour(facts: Facts) -> Told | None:
 
 
 def _other_kind(facts: Facts, kind: str) -> str | ByPolicy:
-    """The packages are of this kind already where another module lies before theirs."""
+    """The packages are of this kind already where another module is before theirs."""
     driver = facts.driver
     if not driver.branch:
         if not driver.runfile or driver.is_vgpu_manager:
@@ -229,7 +231,7 @@ def _other_kind(facts: Facts, kind: str) -> str | ByPolicy:
     if (kind == "open") != ("open" in driver.flavour):
         return switch(facts, f"the {kind} kernel module", kind=kind)
     module = next_module(facts)
-    how = suggest_replacement(facts, module) if module else commands(facts, facts.kernel.release)
+    how = suggest_replacement(facts, module) if module else make_module_commands(facts, facts.kernel.release)
     return f"the packages are those of the {kind} one: {how}\n{INITRAMFS}\n{REBOOT}"
 
 
@@ -259,12 +261,12 @@ def _module_in_use(facts: Facts) -> tuple[str, bool] | None:
     return (f"the installed module {module.version}", module.is_open) if module else None
 
 
-def undriven(facts: Facts) -> Told | None:
+def tell_of_undriven(facts: Facts) -> Told | None:
     """GPUs that no kernel driver holds, beside others that the driver holds."""
     if not facts.driver.is_loaded or not facts.gpus.undriven or "nvidia" not in facts.gpus.drivers:
         return None
     slots = [slot for slot in facts.gpus.undriven if slot not in facts.nvidia.lost]
-    if not slots or any(holds(look, facts) for look in (unsupported, wrong_flavour)):
+    if not slots or any(holds_state(look, facts) for look in (tell_of_unsupported, wrong_flavour)):
         return None
     if told := without_room(facts):
         return told
@@ -296,36 +298,47 @@ def without_room(facts: Facts) -> Told | None:
     )
 
 
-def refused(facts: Facts) -> Told | None:
+def tell_of_refusal(facts: Facts) -> Told | None:
     """nvidia-smi says no, or nothing at all, and nothing above says why."""
     if not facts.driver.is_loaded:
-        return _unreached(facts) if facts.nvidia.smi == "refused" else None
+        return _tell_of_unreached(facts) if facts.nvidia.smi == "refused" else None
     if facts.nvidia.smi == "answers":
-        return _hanging(facts, facts.health.problem) if facts.health.is_stuck else None
+        return _tell_of_hanging(facts, facts.health.problem) if facts.health.is_stuck else None
     if facts.nvidia.smi not in ("refused", "hangs"):
         return None
     if facts.nvidia.refusal == "no permission":
         raise UnknownFact(facts.nvidia.problem)
-    looks = (firmware, not_set_up, lost, unsupported, wrong_flavour, stale, mismatch, libraries_missing)
-    if any(holds(look, facts) for look in looks) or (facts.nvidia.smi == "refused" and holds(guest, facts)):
+    looks = (
+        tell_of_firmware,
+        not_set_up,
+        tell_of_lost,
+        tell_of_unsupported,
+        wrong_flavour,
+        tell_of_stale,
+        tell_of_mismatch,
+        libraries_missing,
+    )
+    if any(holds_state(look, facts) for look in looks) or (
+        facts.nvidia.smi == "refused" and holds_state(tell_of_guest, facts)
+    ):
         return None
-    if holds(swapped, facts) and is_undriven_until_boot(facts):
+    if holds_state(tell_of_swapped, facts) and is_undriven_until_boot(facts):
         return None
     if facts.nvidia.smi == "hangs":
-        return _hanging(facts, facts.nvidia.problem)
+        return _tell_of_hanging(facts, facts.nvidia.problem)
     return facts.nvidia.problem, f"see why: {KERNEL_LOG}\nif that does not say, {RUN_REPORT}: sudo nvidia-bug-report.sh"
 
 
-def _unreached(facts: Facts) -> Told:
+def _tell_of_unreached(facts: Facts) -> Told:
     """Without the module nvidia-smi is not asked on a host; a report of nvidia-bug-report.sh has what it said."""
     if facts.driver.nouveau_bound:
-        kept_out = blacklist(("nouveau",))
+        kept_out = make_blacklist(("nouveau",))
         first = "see that the driver has a module for this kernel: modinfo nvidia"
         return f"{facts.nvidia.problem}; nouveau holds the GPU", f"{first}\n{kept_out}\n{REBOOT}"
     return facts.nvidia.problem, f"sudo modprobe nvidia\nif it is still not loaded, see why: {KERNEL_LOG}"
 
 
-def _hanging(facts: Facts, problem: str) -> Told:
+def _tell_of_hanging(facts: Facts, problem: str) -> Told:
     """Tasks of the driver that the kernel calls blocked prove that it is not slow. What such a task holds is let go by
     no signal, so that a shutdown may wait for it, too (NVIDIA/nvidia-persistenced issue 15)."""
     off = f"see why: {KERNEL_LOG}\n{REBOOT}\nif the shutdown does not end, power the host off and on"
@@ -362,12 +375,17 @@ def blocked_by_driver(facts: Facts) -> tuple[str, ...]:
 def smi_missing(facts: Facts) -> Told | None:
     """Of a driver in packages that is loaded, the package with nvidia-smi: headless metapackages leave it out."""
     package = smi_package(facts)
-    if not package or not facts.driver.is_loaded or facts.nvidia.smi != "absent" or holds(libraries_missing, facts):
+    if (
+        not package
+        or not facts.driver.is_loaded
+        or facts.nvidia.smi != "absent"
+        or holds_state(libraries_missing, facts)
+    ):
         return None
     version = facts.driver.userspace_version
     wanted = f"{package}={version}*" if version else package
     said = "nvidia-smi is not installed, so that much of this host's GPUs is not known"
-    if lacks(facts, wanted) and facts.driver.branch and why_over(facts, int(facts.driver.branch)):
+    if lacks_package(facts, wanted) and facts.driver.branch and why_over(facts, int(facts.driver.branch)):
         return said, f"no list of apt has {package} in {version} any more: what solves `outdated branch` brings it"
     return said, f"sudo apt-get install {quote(wanted)}"
 
@@ -411,7 +429,7 @@ def uvm_missing(facts: Facts) -> Told | None:
     return f"CUDA starts only for root, and in no container that gets its GPU by CDI: {missing}", f"{install}\n{look}"
 
 
-def fabric(facts: Facts) -> Told | None:
+def tell_of_fabric(facts: Facts) -> Told | None:
     """Only the packages: whether the service runs is gpu-fabric's."""
     if not has_switches(facts) or not (found := fabric_packages(facts)):
         return None
@@ -421,7 +439,7 @@ def fabric(facts: Facts) -> Told | None:
 
 def fabric_down(facts: Facts) -> Told | None:
     """Its service does not run, though its package is there."""
-    if not facts.driver.is_loaded or not has_switches(facts) or holds(fabric, facts):
+    if not facts.driver.is_loaded or not has_switches(facts) or holds_state(tell_of_fabric, facts):
         return None
     unit = facts.units[SERVICE]
     if unit.is_active or not (facts.driver.branch or (facts.driver.runfile and unit.exists)):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.choices.driver_states.modules import misfit, name_of_driver, rejected
+from hosttune.choices.driver_states.modules import misfit, name_of_driver, tell_of_rejected
 from hosttune.choices.driver_states.refusals import is_refused
-from hosttune.choices.driver_states.told import INITRAMFS, REBOOT, BootOutlook, Told, holds
-from hosttune.facts.gpu.gpu_holders import blacklist
+from hosttune.choices.driver_states.told import INITRAMFS, REBOOT, BootOutlook, Told, holds_state
+from hosttune.facts.gpu.gpu_holders import make_blacklist
 from hosttune.facts.gpu.gsp_firmware import KERNEL_LOG
 from hosttune.facts.kernel.modules_at_boot import ON_COMMAND_LINE, kept_out_now
 from hosttune.facts.precedence import MODPROBE, way_without
@@ -22,7 +22,7 @@ NOUVEAU = "nouveau"
 _AGAIN = f"reboot\nif it is still so afterwards, {INITRAMFS} and reboot again"
 
 
-def nouveau(facts: Facts) -> Told | None:
+def tell_of_nouveau(facts: Facts) -> Told | None:
     if not (facts.driver.nouveau_bound and facts.driver.is_installed):
         return None
     said = "nouveau holds a GPU, so the installed NVIDIA driver cannot use it"
@@ -30,7 +30,7 @@ def nouveau(facts: Facts) -> Told | None:
         return said, _AGAIN
     return (
         f"{said}; nothing keeps it out, so it has the GPU after a reboot too",
-        f"{blacklist((NOUVEAU,))}\n{REBOOT}",
+        f"{make_blacklist((NOUVEAU,))}\n{REBOOT}",
     )
 
 
@@ -41,27 +41,27 @@ def boot_after_nouveau(facts: Facts) -> BootOutlook:
     return BootOutlook.MENDS if is_kept_out else BootOutlook.USELESS
 
 
-def held(facts: Facts) -> Told | None:
+def tell_of_other_holder(facts: Facts) -> Told | None:
     """Another driver than nouveau. A loaded driver of NVIDIA's says nothing of GPUs that are set aside on purpose."""
-    found = _others(facts)
+    found = _list_others(facts)
     if not found or not facts.driver.is_present:
         return None
-    told = [_sentence(one) for one in found]
+    told = [_describe_holder(one) for one in found]
     return "; ".join(told), join_steps(_way_out(one, facts) for one in found)
 
 
 def boot_after_held(facts: Facts) -> BootOutlook:
     """Only what a package keeps out is sure to be gone after a boot: it has built the initial RAM disk anew."""
-    found = _others(facts)
+    found = _list_others(facts)
     return BootOutlook.MENDS if found and all(one.is_packaged for one in found) else BootOutlook.USELESS
 
 
 def not_loaded(facts: Facts) -> Told | None:
     """No other driver has a GPU, and there is a module that could, and did not refuse."""
     driver = facts.driver
-    if not driver.is_installed or driver.is_loaded or driver.nouveau_bound or _others(facts):
+    if not driver.is_installed or driver.is_loaded or driver.nouveau_bound or _list_others(facts):
         return None
-    if not driver.has_module_for_running_kernel or holds(rejected, facts) or is_refused(facts):
+    if not driver.has_module_for_running_kernel or holds_state(tell_of_rejected, facts) or is_refused(facts):
         return None
     file = kept_out_by(facts)
     said = f"{name_of_driver(facts)} is installed, and {file} keeps the module nvidia from being loaded"
@@ -95,18 +95,18 @@ def kept_out_by(facts: Facts) -> str:
     return kept_out_now(facts, "nvidia")
 
 
-def words(facts: Facts) -> str:
+def describe_holders(facts: Facts) -> str:
     """Who holds GPUs, for a host without a driver: nouveau, NovaCore; empty for none."""
     names = [one.name for one in facts.driver.holders if not one.is_of_log]
     return ", ".join(dict.fromkeys(names or ([NOUVEAU] if facts.driver.nouveau_bound else [])))
 
 
-def _others(facts: Facts) -> tuple[GpuHolder, ...]:
+def _list_others(facts: Facts) -> tuple[GpuHolder, ...]:
     found = [one for one in facts.driver.holders if one.name != NOUVEAU]
     return tuple(one for one in found if not (one.is_reserving and facts.driver.is_loaded))
 
 
-def _sentence(holder: GpuHolder) -> str:
+def _describe_holder(holder: GpuHolder) -> str:
     gpus = f"the GPU at {holder.slots[0]}" if len(holder.slots) == 1 else f"the GPUs at {', '.join(holder.slots)}"
     if holder.is_of_log:
         return f"{holder.name} had {gpus} when the NVIDIA driver was loaded, as the kernel log says"
@@ -130,4 +130,4 @@ def _way_out(holder: GpuHolder, facts: Facts) -> str:
     newer = ""
     if "nova_core" in holder.modules and facts.driver.branch:
         newer = "\nUbuntu's nvidia packages since March 2026 keep it out themselves"
-    return f"{blacklist(holder.modules)}\n{REBOOT}{newer}"
+    return f"{make_blacklist(holder.modules)}\n{REBOOT}{newer}"

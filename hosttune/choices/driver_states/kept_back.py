@@ -16,10 +16,10 @@ _MOST_LOOKED_FOR = 100  # packages whose pin is looked for: each is held against
 
 
 def kept_back(facts: Facts) -> Told | None:
-    return (_pinned(facts) or _without_archive(facts)) if facts.driver.branch else None
+    return (_tell_of_pin(facts) or _without_archive(facts)) if facts.driver.branch else None
 
 
-def _pinned(facts: Facts) -> Told | None:
+def _tell_of_pin(facts: Facts) -> Told | None:
     """A pin that keeps the driver out of another branch does what it is for, and is not said."""
     waiting = [one for one in facts.archives.kept_back if branch_in(one.newest) == int(facts.driver.branch)]
     del waiting[_MOST_LOOKED_FOR:]

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from hosttune.choices.driver_states.told import INITRAMFS, REBOOT, BootOutlook, Told, installer_steps
 from hosttune.choices.drivers.branch import describe_not_driven
-from hosttune.choices.next_kernel import commands, dkms_packages, is_from_nvidia, kernels_in_use
-from hosttune.facts.apt_decisions import unhold
+from hosttune.choices.next_kernel import dkms_packages, is_from_nvidia, kernels_in_use, make_module_commands
+from hosttune.facts.apt_decisions import make_unhold_command
 from hosttune.facts.base import UnknownFact, attempt
 from hosttune.facts.gpu.archives import Offer, branch_in, policy_of
 from hosttune.facts.gpu.package_roles import PREBUILT, parse_package
@@ -22,9 +22,9 @@ from hosttune.facts.gpu.strangers import (
     is_of_kernel,
     maker_of,
     mixture_of,
-    whose,
+    name_archive,
 )
-from hosttune.facts.kernel.kernel import flavour_of, metapackages
+from hosttune.facts.kernel.kernel import flavour_of, select_metapackages
 from hosttune.facts.relations import first_of, unmet_of
 from hosttune.facts.versions import compare_versions, sorted_versions, upstream_of
 from hosttune.quoting import quote
@@ -83,9 +83,9 @@ def _other_versions(facts: Facts) -> tuple[str, str] | None:
     rest = [one for one in mix.own if one.upstream]
     witnesses = [word for word, version in evidence_of(facts).items() if version == mix.version]
     others = [f"the other {len(rest)} packages" if len(rest) > 1 else rest[0].name, *witnesses] if rest else witnesses
-    rest_of = f"{_joined(others)} {_are(others)} {mix.version}"
-    said = f"the driver is a mix of two versions: {_listed(mix.of_version)}; {rest_of}"
-    needs = _needs(facts)
+    rest_of = f"{_join_words(others)} {_are(others)} {mix.version}"
+    said = f"the driver is a mix of two versions: {_list_members(mix.of_version)}; {rest_of}"
+    needs = _describe_unmet(facts)
     return f"{said}; {needs}" if needs else said, _way_back(facts, mix)
 
 
@@ -113,16 +113,16 @@ def other_makers(facts: Facts) -> Told | None:
     mix = mixture_of(facts) if facts.driver.branch else None
     if mix is None or not mix.of_maker:
         return None
-    strange = _listed(mix.of_maker)
-    said = f"the driver is a mix of packages from two archives: {strange}; the rest is from {whose(mix.maker)}"
+    strange = _list_members(mix.of_maker)
+    said = f"the driver is a mix of packages from two archives: {strange}; the rest is from {name_archive(mix.maker)}"
     return said, _when_whole(facts, _way_back(facts, mix))
 
 
-def unmet(facts: Facts) -> Told | None:
+def tell_of_unmet(facts: Facts) -> Told | None:
     """Of a driver whose packages are one version; `other_versions` says it with the rest."""
-    if not facts.driver.branch or mixture_of(facts).of_version or not (needs := _needs(facts)):
+    if not facts.driver.branch or mixture_of(facts).of_version or not (needs := _describe_unmet(facts)):
         return None
-    wanted = [first_of(clause) for _, clauses in _lacking(facts) for clause in clauses]
+    wanted = [first_of(clause) for _, clauses in _find_unmet(facts) for clause in clauses]
     words = dict.fromkeys(f"{name}={version}" if version else name for name, version in wanted if name)
     return (
         f"{needs}: apt changes nothing before that is met",
@@ -137,17 +137,17 @@ def third_party(facts: Facts) -> Told | None:
         return None
     if maker == GRAPHICS_PPA:
         return (
-            f"the driver comes from {whose(maker)}, a test archive that Ubuntu does not support",
+            f"the driver comes from {name_archive(maker)}, a test archive that Ubuntu does not support",
             f"keep it, or go back to Ubuntu's driver at a maintenance: {_PURGE}\n{REBOOT}",
         )
     name = quote(facts.driver.packages[0].name)
     return (
-        f"the driver comes from {whose(maker)}, which is neither Ubuntu's, Debian's nor NVIDIA's",
+        f"the driver comes from {name_archive(maker)}, which is neither Ubuntu's, Debian's nor NVIDIA's",
         f"keep to that archive for all of it: apt-cache policy {name} shows what it has",
     )
 
 
-def explains(facts: Facts, one: str, other: str) -> bool:
+def explains_versions(facts: Facts, one: str, other: str) -> bool:
     """Whether the packages are of these two versions, so that `other_versions` says it."""
     mix = mixture_of(facts) if facts.driver.branch else None
     return bool(mix and {one, other} <= {mix.version, *(stranger.upstream for stranger in mix.of_version)})
@@ -188,7 +188,7 @@ def libraries_beside_installer(facts: Facts) -> tuple[str, ...]:
     return (*libraries, *(name for name in same if name not in libraries)) if libraries else ()
 
 
-def _lacking(facts: Facts) -> list[tuple[str, tuple[str, ...]]]:
+def _find_unmet(facts: Facts) -> list[tuple[str, tuple[str, ...]]]:
     """The installed packages of the driver whose dependencies are not met, with those."""
     if facts.reader.has_tried_packages:  # what a plan would install tells no dependencies
         return []
@@ -196,19 +196,19 @@ def _lacking(facts: Facts) -> list[tuple[str, tuple[str, ...]]]:
     return [(name, clauses) for name in names if (clauses := unmet_of(facts.packages, name))]
 
 
-def _needs(facts: Facts) -> str:
+def _describe_unmet(facts: Facts) -> str:
     """The same as a sentence; empty where all is met."""
-    found = [f"{name} needs {' and '.join(clauses)}" for name, clauses in _lacking(facts)]
+    found = [f"{name} needs {' and '.join(clauses)}" for name, clauses in _find_unmet(facts)]
     more = f", and {len(found) - _SHOWN} more packages lack something" if len(found) > _SHOWN else ""
     return f"unmet dependencies: {', '.join(found[:_SHOWN])}{more}" if found else ""
 
 
-def _listed(members: tuple[DriverMember, ...]) -> str:
+def _list_members(members: tuple[DriverMember, ...]) -> str:
     more = f" and {len(members) - _SHOWN} more" if len(members) > _SHOWN else ""
     return f"{', '.join(one.text for one in members[:_SHOWN])}{more}"
 
 
-def _joined(words: list[str]) -> str:
+def _join_words(words: list[str]) -> str:
     return f"{', '.join(words[:-1])} and {words[-1]}" if len(words) > 1 else "".join(words)
 
 
@@ -219,12 +219,12 @@ def _are(words: list[str]) -> str:
 def _way_back(facts: Facts, mix: Mixture) -> str:
     """The strangers brought to the version and archive of the rest, where apt has those; else all to one version that
     it has."""
-    style = _style(mix)
-    twins = {one: _twin(one.name, style) for one in mix.strangers}
+    style = _find_naming_style(mix)
+    twins = {one: _name_twin(one.name, style) for one in mix.strangers}
     modules = _modules_elsewhere(facts, style)
-    known, nowhere = _offers(facts, [*(name for name in twins.values() if name), *modules.values()])
+    known, nowhere = _read_offers(facts, [*(name for name in twins.values() if name), *modules.values()])
     if without := sorted(nowhere & set(modules.values())):
-        return f"no list of apt has {_joined(without)}: sudo apt-get update, and look again"
+        return f"no list of apt has {_join_words(without)}: sudo apt-get update, and look again"
     idle = [twin for twin in nowhere if _METAPACKAGE.fullmatch(twin)]  # nothing but names other packages
     twins = {one: "" if twin in idle else twin for one, twin in twins.items()}
     gone = [*(one.name for one, twin in twins.items() if twin != one.name), *modules]
@@ -232,12 +232,12 @@ def _way_back(facts: Facts, mix: Mixture) -> str:
     own = {one.name for one in mix.own}
     wanted = {twin: _version_like(mix, twin, known) for twin in twins.values() if twin and twin not in own}
     held = [one.name for one in mix.strangers if one.is_held]
-    first = f"{unhold(held)}\n" if held else ""
+    first = f"{make_unhold_command(held)}\n" if held else ""
     if all(wanted.values()):
-        how = _command({**wanted, **come}, gone, mix.version, facts)
+        how = _make_command({**wanted, **come}, gone, mix.version, facts)
     elif nowhere & set(wanted) or not (how := _all_to_one(facts, mix, wanted, gone, known, come)):
         lost = ", ".join(name for name, version in wanted.items() if not version)
-        made = f"{mix.version} of {whose(mix.maker)}" if mix.maker else mix.version
+        made = f"{mix.version} of {name_archive(mix.maker)}" if mix.maker else mix.version
         return f"no list of apt has {made} for {lost}, nor another version of all: sudo apt-get update, and look again"
     return f"{first}{_built_first(facts, mix)}{how}"
 
@@ -249,7 +249,7 @@ def _modules_elsewhere(facts: Facts, style: str | None) -> Mapping[str, str]:
     if not style or dkms_packages(facts) or is_from_nvidia(facts):  # the module of the rest is compiled
         return {}
     releases, brought = kernels_in_use(facts), facts.packages.brought
-    kernels = {*releases, *(one for release in releases for one in metapackages(brought, flavour_of(release)))}
+    kernels = {*releases, *(one for release in releases for one in select_metapackages(brought, flavour_of(release)))}
     found = {}
     for name in facts.packages.names:
         one = parse_package(name)
@@ -264,10 +264,10 @@ def _built_first(facts: Facts, mix: Mixture) -> str:
     if not any(is_of_kernel(one.name) for one in mix.of_maker):
         return ""
     kernels = dict.fromkeys(one.kernel for one in facts.driver.modules if one.source == "prebuilt")
-    return "".join(f"{commands(facts, kernel)}\n" for kernel in kernels)
+    return "".join(f"{make_module_commands(facts, kernel)}\n" for kernel in kernels)
 
 
-def _command(wanted: Mapping[str, str], gone: Iterable[str], target: str, facts: Facts) -> str:
+def _make_command(wanted: Mapping[str, str], gone: Iterable[str], target: str, facts: Facts) -> str:
     """One apt run, so that at no moment half of it is there. `target`: the version that the driver then has."""
     if not wanted:
         return f"sudo apt-get remove {' '.join(map(quote, gone))}"
@@ -349,20 +349,20 @@ def _all_to_one(
     (version, maker), packages = max(found.items(), key=rank)
     gone = [*gone, *(sorted(loose - set(packages)) if loose & set(packages) else ())]
     complete = {**packages, **{name: packages.get(name, "") for name in wanted if name not in gone}, **come}
-    said = f"no list of apt has {mix.version} any more, so all goes to {version} ({whose(maker)})"
+    said = f"no list of apt has {mix.version} any more, so all goes to {version} ({name_archive(maker)})"
     steps = []
-    if _lacking(facts):
+    if _find_unmet(facts):
         first = _to_remove(facts, gone)
         steps.append(f"sudo apt-get remove {' '.join(map(quote, first))}")
         gone = [name for name in gone if name not in first]
-    commanded = "\n".join([*steps, _command(complete, gone, version, facts)])
+    commanded = "\n".join([*steps, _make_command(complete, gone, version, facts)])
     return f"{said}: {commanded}"
 
 
 def _to_remove(facts: Facts, gone: Iterable[str]) -> list[str]:
     """What has to go before apt works on dependencies again: where some are not met, it installs only what is named,
     and none of what that needs (apt-get(8), -f). With those that lack something goes what needs them in turn."""
-    found = dict.fromkeys((*gone, *(name for name, _ in _lacking(facts))))
+    found = dict.fromkeys((*gone, *(name for name, _ in _find_unmet(facts))))
     while more := [
         one.name for one in facts.driver.packages if one.name not in found and unmet_of(facts.packages, one.name, found)
     ]:
@@ -370,7 +370,7 @@ def _to_remove(facts: Facts, gone: Iterable[str]) -> list[str]:
     return list(found)
 
 
-def _offers(facts: Facts, names: Iterable[str]) -> tuple[Mapping[str, Offer], frozenset[str]]:
+def _read_offers(facts: Facts, names: Iterable[str]) -> tuple[Mapping[str, Offer], frozenset[str]]:
     """What apt has of the installed packages and of these; and those of them that it does not know."""
     try:
         found = facts.archives.packages
@@ -387,10 +387,10 @@ def _offers(facts: Facts, names: Iterable[str]) -> tuple[Mapping[str, Offer], fr
 def twin_of(name: str, mix: Mixture) -> str:
     """How the rest of the driver calls this package: libnvidia-compute-580 for libnvidia-compute beside packages with
     the branch in their names; empty where nothing has to take its place."""
-    return _twin(name, _style(mix))
+    return _name_twin(name, _find_naming_style(mix))
 
 
-def _twin(name: str, style: str | None) -> str:
+def _name_twin(name: str, style: str | None) -> str:
     if _FOLLOWS.fullmatch(name):
         return ""
     match = _NAME.fullmatch(name)
@@ -399,7 +399,7 @@ def _twin(name: str, style: str | None) -> str:
     return f"{match['role']}{style}{match['open'] or ''}{match['machine'] or ''}"
 
 
-def _style(mix: Mixture) -> str | None:
+def _find_naming_style(mix: Mixture) -> str | None:
     """What follows the role in the names of most packages: -580, -580-server, or nothing; None where none tells."""
     counts: Counter[str] = Counter()
     for one in mix.own:

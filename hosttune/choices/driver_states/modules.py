@@ -8,23 +8,23 @@ from typing import TYPE_CHECKING
 
 from hosttune.choices.apt_commands import has_all
 from hosttune.choices.dpkg_stop import Cause, bring_module, is_brought_by_repair, say_why, try_find_stop
-from hosttune.choices.driver_states.mixed import explains, libraries_back, libraries_beside_installer, twin_of
+from hosttune.choices.driver_states.mixed import explains_versions, libraries_back, libraries_beside_installer, twin_of
 from hosttune.choices.driver_states.told import (
     INITRAMFS,
     REBOOT,
     BootOutlook,
     Told,
-    holds,
+    holds_state,
     installer_steps,
     said_by_log,
 )
 from hosttune.choices.drivers.nvidia_archive import is_of_nvidia
 from hosttune.choices.next_kernel import (
-    commands,
     dkms_packages,
     has_headers,
     has_prebuilt,
     is_leftover,
+    make_module_commands,
     other_kernel,
     prebuilt_instead,
     replace_leftover,
@@ -71,7 +71,7 @@ def _end_build(facts: Facts, build: DkmsBuild) -> str:
     uses it: `dkms remove --all` takes the modules of all kernels."""
     kernel = build.kernel or facts.kernel.release
     if dkms_packages(facts) or not has_prebuilt(facts, kernel):
-        return commands(facts, kernel)
+        return make_module_commands(facts, kernel)
     same = [one for one in facts.driver.dkms if (one.name, one.version) == (build.name, build.version)]
     in_use = any(one.is_installed for one in same) or any(one.source == "dkms" for one in facts.driver.modules)
     built = quote(f"{build.name}/{build.version}")
@@ -90,10 +90,12 @@ def _left_by_dkms(facts: Facts) -> Told | None:
     or a stale one."""
     running = facts.kernel.release
     following = _next_kernel(facts) or running
-    lacking = {running: (missing_now,), following: (stale, missing_next)} if following != running else {}
-    lacking = lacking or {running: (missing_now, stale)}
+    lacking = {running: (missing_now,), following: (tell_of_stale, missing_next)} if following != running else {}
+    lacking = lacking or {running: (missing_now, tell_of_stale)}
     failed = {build.kernel for build in facts.driver.dkms if build.failed}
-    looks = [look for kernel, looks in lacking.items() if failed & {"", kernel} for look in looks if holds(look, facts)]
+    looks = [
+        look for kernel, looks in lacking.items() if failed & {"", kernel} for look in looks if holds_state(look, facts)
+    ]
     return looks[-1](facts) if looks else None  # what the next boot meets before what is now
 
 
@@ -104,38 +106,40 @@ def boot_after_dkms(facts: Facts) -> BootOutlook:
     wanted = {"", facts.kernel.release, _next_kernel(facts)}
     if not any(build.failed and build.kernel in wanted for build in facts.driver.dkms):
         return BootOutlook.NOTHING
-    harms = holds(missing_next, facts) or (holds(stale, facts) and boot_after_stale(facts) is BootOutlook.HARMS)
+    harms = holds_state(missing_next, facts) or (
+        holds_state(tell_of_stale, facts) and boot_after_stale(facts) is BootOutlook.HARMS
+    )
     return BootOutlook.HARMS if harms and leaves_none(facts) else BootOutlook.USELESS
 
 
-def rejected(facts: Facts) -> Told | None:
+def tell_of_rejected(facts: Facts) -> Told | None:
     if facts.driver.is_loaded or not facts.driver.is_installed:
         return None
     if said_by_log(facts, "rejected_key"):
         return (
             f"the kernel rejected the nvidia module because of its signature (kernel log){_say_leftover(facts)}",
-            _signed(facts),
+            _describe_signing(facts),
         )
     module = running_module(facts)
     if module is None or module.source == "prebuilt" or not facts.boot.secure_boot:
         return None
     said = f"Secure Boot is on, and {module.path} was compiled here: only modules signed with a known key load"
-    return f"{said}{_say_leftover(facts)}", _signed(facts)
+    return f"{said}{_say_leftover(facts)}", _describe_signing(facts)
 
 
-def _leftover(facts: Facts) -> DriverModule | None:
+def _find_leftover(facts: Facts) -> DriverModule | None:
     """The module of the running kernel, if it is a leftover that hides the prebuilt one."""
     module = running_module(facts)
     return module if module is not None and facts.driver.branch and is_leftover(facts, module) else None
 
 
 def _say_leftover(facts: Facts) -> str:
-    module = _leftover(facts)
+    module = _find_leftover(facts)
     return f"; {module.path} belongs to no package and hides the prebuilt module" if module else ""
 
 
-def _signed(facts: Facts) -> str:
-    if module := _leftover(facts):
+def _describe_signing(facts: Facts) -> str:
+    if module := _find_leftover(facts):
         return replace_leftover(facts, module)
     key = _KEY_OF_UBUNTU if facts.os.is_ubuntu else _KEY_OF_DKMS
     enrol = f"enrol the key: sudo mokutil --import {quote(key)}, and confirm it at the console"
@@ -171,9 +175,9 @@ def missing_now(facts: Facts) -> Told | None:
         return said, f"reboot: {_next_kernel(facts)}, which boots next, has one"
     if stop := try_find_stop(facts):
         is_brought = is_brought_by_repair(facts, stop, release)
-        rest = "sudo modprobe nvidia" if is_brought else f"{commands(facts, release)}{_LOAD}"
+        rest = "sudo modprobe nvidia" if is_brought else f"{make_module_commands(facts, release)}{_LOAD}"
         return said, f"after `{stop.state}` is solved: {rest}"
-    how, other = commands(facts, release), other_kernel(facts, release)
+    how, other = make_module_commands(facts, release), other_kernel(facts, release)
     boot = "" if other in how or not driver.kernels_with_module else "boot a kernel that has one, or:\n"
     brings = has_headers(facts, release) or "apt-get install" in how  # else the way is another kernel
     return said, f"{boot}{how}{_LOAD if driver.branch and brings and 'boot that kernel' not in how else ''}"
@@ -206,7 +210,7 @@ def name_of_driver(facts: Facts) -> str:
     return facts.driver.name or "the driver of NVIDIA's own installer"
 
 
-def stale(facts: Facts) -> Told | None:
+def tell_of_stale(facts: Facts) -> Told | None:
     """A module on the disk that is not of the libraries' version, and that the next boot loads."""
     module = next_module(facts)
     wanted = facts.driver.userspace_version
@@ -223,11 +227,11 @@ def stale(facts: Facts) -> Told | None:
 
 
 def stale_alone(facts: Facts) -> Told | None:
-    """`stale`, where the packages are not of these two versions: then `mixed versions` says which of them is wrong."""
+    """`tell_of_stale`, where the packages are not of these two versions: else `mixed versions` says which is wrong."""
     module = next_module(facts)
-    if module is None or explains(facts, module.version, facts.driver.userspace_version):
+    if module is None or explains_versions(facts, module.version, facts.driver.userspace_version):
         return None
-    return stale(facts)
+    return tell_of_stale(facts)
 
 
 def boot_after_stale(facts: Facts) -> BootOutlook:
@@ -250,12 +254,15 @@ def missing_next(facts: Facts) -> Told | None:
     if stop := try_find_stop(facts):
         return said, f"do not reboot before: {bring_module(facts, stop, kernel)}"
     other = other_kernel(facts, kernel)
-    return f"{said}{f'; {other} has one' if other else ''}", f"do not reboot before: {commands(facts, kernel)}"
+    return (
+        f"{said}{f'; {other} has one' if other else ''}",
+        f"do not reboot before: {make_module_commands(facts, kernel)}",
+    )
 
 
-def mismatch(facts: Facts) -> Told | None:
+def tell_of_mismatch(facts: Facts) -> Told | None:
     driver = facts.driver
-    if not driver.is_mismatched or holds(stale, facts):
+    if not driver.is_mismatched or holds_state(tell_of_stale, facts):
         return None
     versions = f"the loaded module is {driver.loaded_version} and the libraries are {driver.userspace_version}"
     return (
@@ -284,10 +291,10 @@ def contained_mismatch(facts: Facts) -> Told | None:
     return said, f"{way}\nor take an image without libraries: it gets the host's from the NVIDIA Container Toolkit"
 
 
-def swapped(facts: Facts) -> Told | None:
+def tell_of_swapped(facts: Facts) -> Told | None:
     """The other kind of module in the same version was installed below a loaded one: only a boot takes it."""
     driver = facts.driver
-    if not driver.is_loaded or driver.is_mismatched or holds(stale, facts) or not will_be_other(facts):
+    if not driver.is_loaded or driver.is_mismatched or holds_state(tell_of_stale, facts) or not will_be_other(facts):
         return None
     kinds = ("open", "closed") if driver.is_open else ("closed", "open")
     return f"the loaded module is the {kinds[0]} one, and the installed one is the {kinds[1]} one", REBOOT

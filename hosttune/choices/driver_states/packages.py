@@ -11,11 +11,11 @@ from hosttune.choices.driver_states.modules import leaves_none
 from hosttune.choices.driver_states.told import RUNFILE, ByPolicy, Told, is_node, switch, uninstall, vendor_of
 from hosttune.choices.drivers.branch import describe_last, stale_note, supported_branches, why_over
 from hosttune.choices.drivers.branch_offers import offers_within
-from hosttune.choices.drivers.components import fabric_packages, managers
+from hosttune.choices.drivers.components import fabric_packages, list_managers
 from hosttune.choices.drivers.switches import has_switches
-from hosttune.choices.next_kernel import OF_KERNEL, commands
+from hosttune.choices.next_kernel import OF_KERNEL, make_module_commands
 from hosttune.choices.other_build import newer_build
-from hosttune.facts.apt_decisions import unhold
+from hosttune.facts.apt_decisions import make_unhold_command
 from hosttune.facts.base import attempt
 from hosttune.facts.gpu.archives import branch_in
 from hosttune.facts.gpu.package_roles import compiles_modules
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _HEADERS_OF_PROXMOX = "sudo apt-get install dkms proxmox-default-headers"
 
 
-def broken(facts: Facts) -> Told | None:
+def tell_of_broken(facts: Facts) -> Told | None:
     """Packages that are not whole; where a build is the cause, `DKMS failed` says both."""
     stop = find_stop(facts)
     return (stop.evidence, stop.repair) if stop and stop.cause is not Cause.BUILD else None
@@ -46,7 +46,11 @@ def in_part(facts: Facts) -> Told | None:
     if not driver.is_gone:
         return None
     left = ", ".join(package.name for package in driver.packages)
-    again = commands(facts, facts.kernel.release) if driver.branch else "sudo hosttune apply --yes --only gpu-driver"
+    again = (
+        make_module_commands(facts, facts.kernel.release)
+        if driver.branch
+        else "sudo hosttune apply --yes --only gpu-driver"
+    )
     return (
         f"the loaded module {driver.loaded_version} is on the disk no more; of its packages there are {left}",
         f"do not reboot before: {again}\nsee what took the rest away: /var/log/apt/history.log",
@@ -104,7 +108,7 @@ def _without_new(facts: Facts, broken: Iterable[Package]) -> str:
     return f"{again}\nto do without what is new: sudo apt-get remove {join(new)}" if new else again
 
 
-def runfile(facts: Facts) -> Told | None:
+def tell_of_runfile(facts: Facts) -> Told | None:
     """A vGPU manager comes in no other way, and the plain driver in its place would take the vGPUs of all guests. On
     Proxmox VE it is the way, as Debian's packages know no headers of its kernels."""
     if not facts.driver.runfile or facts.driver.is_vgpu_manager:
@@ -122,7 +126,7 @@ def runfile(facts: Facts) -> Told | None:
     )
 
 
-def outdated(facts: Facts) -> Told | None:
+def tell_of_outdated(facts: Facts) -> Told | None:
     driver = facts.driver
     if not driver.branch:
         return _outdated_without_packages(facts)
@@ -164,7 +168,7 @@ def _join_branches(numbers: Sequence[int]) -> str:
     return " or ".join(map(str, numbers))
 
 
-def held(facts: Facts) -> Told | None:
+def tell_of_held(facts: Facts) -> Told | None:
     """Held packages matter where something newer of their branch is kept from them."""
     offered = {offer.name for offer in offers_within(facts)}
     held = [name for name in facts.driver.held if name in offered]
@@ -178,17 +182,18 @@ def held(facts: Facts) -> Told | None:
 
 def unhold_driver(facts: Facts) -> str:
     """All of them together: a driver of which a part is held is of two versions after the next upgrade."""
-    return unhold(facts.driver.held)
+    return make_unhold_command(facts.driver.held)
 
 
 def update(facts: Facts) -> Told | None:
-    own = managers(facts) if has_switches(facts) and fabric_packages(facts) else ()  # said by `fabric different`
+    own = list_managers(facts) if has_switches(facts) and fabric_packages(facts) else ()  # said by `fabric different`
     known = {*facts.driver.held, *own}
     updates = [offer for offer in offers_within(facts) if offer.name not in known]
     if not facts.driver.branch or not updates or (leaves_none(facts) and newer_build(facts)):  # said by `DKMS failed`
         return None
     return (
-        f"a newer driver of branch {facts.driver.branch} is available: {list_offers(updates)}{_phasing(updates)}",
+        f"a newer driver of branch {facts.driver.branch} is available: {list_offers(updates)}"
+        + _describe_phasing(updates),
         ByPolicy(
             "",
             "update: true for gpu-driver in the policy",
@@ -198,7 +203,7 @@ def update(facts: Facts) -> Told | None:
     )
 
 
-def _phasing(updates: list[Offer]) -> str:
+def _describe_phasing(updates: list[Offer]) -> str:
     """Ubuntu hands updates out step by step (apt_preferences(5)); a package that is named is installed all the same."""
     percent = min(offer.phased for offer in updates)
     return f"; phased, to {percent}% of hosts by now: `apt upgrade` may still leave it out" if percent < 100 else ""

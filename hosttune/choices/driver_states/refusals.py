@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.choices.driver_states.gpus import guest, unsupported, without_room, wrong_flavour
-from hosttune.choices.driver_states.modules import name_of_driver, rejected
-from hosttune.choices.driver_states.told import REBOOT, Told, holds, said_by_log
+from hosttune.choices.driver_states.gpus import tell_of_guest, tell_of_unsupported, without_room, wrong_flavour
+from hosttune.choices.driver_states.modules import name_of_driver, tell_of_rejected
+from hosttune.choices.driver_states.told import REBOOT, Told, holds_state, said_by_log
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.gpu.gsp_firmware import KERNEL_LOG
 
@@ -26,10 +26,10 @@ _LOG = {
 }
 
 
-def refused(facts: Facts) -> Told | None:
+def tell_of_refused(facts: Facts) -> Told | None:
     """No state above says why: driver and GPU fit by what is known, so that the GPU is in a state of which the driver
     cannot tell what it is, or the log has no reason."""
-    if not (why := _why(facts)) or is_explained(facts):
+    if not (why := _why_refused(facts)) or is_explained(facts):
         return None
     if why == "other" and (told := without_room(facts)):
         return told
@@ -42,19 +42,19 @@ def refused(facts: Facts) -> Told | None:
 
 def is_refused(facts: Facts) -> bool:
     """Whether the module that is not loaded now was, and took no GPU."""
-    return bool(_why(facts)) or is_explained(facts)
+    return bool(_why_refused(facts)) or is_explained(facts)
 
 
 def is_explained(facts: Facts) -> bool:
     """Whether another state says why this driver cannot take the GPUs."""
-    return any(holds(look, facts) for look in (guest, unsupported, wrong_flavour))
+    return any(holds_state(look, facts) for look in (tell_of_guest, tell_of_unsupported, wrong_flavour))
 
 
-def _why(facts: Facts) -> str:
+def _why_refused(facts: Facts) -> str:
     driver = facts.driver
     if not driver.is_installed or driver.is_loaded or driver.nouveau_bound or not driver.has_module_for_running_kernel:
         return ""
-    return "" if holds(rejected, facts) else str(said_by_log(facts, "refused") or "")
+    return "" if holds_state(tell_of_rejected, facts) else str(said_by_log(facts, "refused") or "")
 
 
 def _way_out(facts: Facts) -> str:

@@ -21,7 +21,7 @@ RUNFILE = "NVIDIA's own installer (runfile) put a driver here"
 
 @frozen
 class ByPolicy:
-    """A way out that is a parameter of gpu-driver. What it would bring, or stands in its way, `driver_state` asks."""
+    """A way out that is a parameter of gpu-driver. What it would bring, or is in its way, `driver_state` asks."""
 
     what: str  # is wanted; empty where it goes without saying
     how: str  # the parameters, as words
@@ -68,14 +68,14 @@ class DriverState(Fact):
 
 
 def said_by_log(facts: Facts, name: str) -> Any:
-    """What the kernel log says; it only adds to other evidence, so one that nobody may read says nothing."""
+    """What the kernel log says; it only adds to other evidence, so one that no one may read says nothing."""
     try:
         return getattr(facts.nvidia, name)
     except UnknownFact:
         return ""
 
 
-def holds(look: Callable[[Facts], Told | None], facts: Facts) -> bool:
+def holds_state(look: Callable[[Facts], Told | None], facts: Facts) -> bool:
     """Whether another state says it already; one that is not known says nothing."""
     try:
         return look(facts) is not None

@@ -1,7 +1,7 @@
 """What is known of a driver branch: its kind, its end, and whether it drives the GPUs here.
 
 What nvidia-smi shows as working works. Then Ubuntu's packages have the word (facts/gpu/packaging.py), then the
-tables; what none of them tells is not known, and nobody's driver is called wrong for it.
+tables; what none of them tells is not known, and no one's driver is called wrong for it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ WORDS = {"lts": "long-term", "production": "production", "new": "new-feature", "
 
 
 def kind_of(facts: Facts, number: int) -> str:
-    """lts, production or new; empty where nobody tells. Ubuntu may call one flavour of a branch otherwise: the kind
+    """lts, production or new; empty where no one tells. Ubuntu may call one flavour of a branch otherwise: the kind
     that is supported longest counts."""
     told = {_KINDS.get(one.support, "") for one in facts.packaging.of(number)}
     return next((kind for kind in _KINDS.values() if kind in told), facts.branches.branch(number).kind)
@@ -43,7 +43,7 @@ def _step(facts: Facts, number: int) -> str:
 
 
 def why_over(facts: Facts, number: int) -> str:
-    """That its support has ended, as a sentence with who says so; empty where it has not, or nobody knows."""
+    """That its support has ended, as a sentence with who says so; empty where it has not, or no one knows."""
     table = facts.branches
     row = table.branch(number)
     if row.is_over(table.month(facts.reader.now())):
@@ -106,7 +106,7 @@ def stale_note(facts: Facts) -> str:
     return f"hosttune's table of branches is of {table.as_of}: a newer hosttune may know more"
 
 
-def works(facts: Facts, gpu: Gpu) -> bool:
+def works_with_gpu(facts: Facts, gpu: Gpu) -> bool:
     """nvidia-smi shows it."""
     try:
         return any(one.slot == gpu.slot for one in facts.nvidia.gpus)
@@ -114,7 +114,7 @@ def works(facts: Facts, gpu: Gpu) -> bool:
         return False
 
 
-def drives(facts: Facts, number: int, gpu: Gpu, name: str = "") -> bool | None:
+def drives_gpu(facts: Facts, number: int, gpu: Gpu, name: str = "") -> bool | None:
     """Whether a branch, or one package of it, drives a GPU; None where that is not known. The plain package drives
     what GIVEN gives it, as for ubuntu-drivers."""
     if is_given(facts, number, gpu) and name in ("", f"nvidia-driver-{number}"):
@@ -131,7 +131,7 @@ def is_given(facts: Facts, number: int, gpu: Gpu) -> bool:
 
 def not_driven(facts: Facts) -> tuple[str, ...]:
     """The generations (a GPU of none that is known by its name) that the installed branch does not drive, each once."""
-    return _left_by(facts, int(facts.driver.branch), [gpu for gpu in facts.gpus.ours if not works(facts, gpu)])
+    return _left_by(facts, int(facts.driver.branch), [gpu for gpu in facts.gpus.ours if not works_with_gpu(facts, gpu)])
 
 
 def describe_not_driven(facts: Facts, number: int) -> str:
@@ -141,5 +141,5 @@ def describe_not_driven(facts: Facts, number: int) -> str:
 
 
 def _left_by(facts: Facts, number: int, gpus: Iterable[Gpu]) -> tuple[str, ...]:
-    left = [gpu for gpu in gpus if drives(facts, number, gpu) is False]
+    left = [gpu for gpu in gpus if drives_gpu(facts, number, gpu) is False]
     return tuple(dict.fromkeys(gpu.title if gpu.generation == "unknown" else gpu.generation for gpu in left))

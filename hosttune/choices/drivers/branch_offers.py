@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def offers_within(facts: Facts) -> tuple[Offer, ...]:
     """The newer versions of the driver's own branch, by name; what names no branch is one of them. A tool that fits
     every driver and comes with another branch is none: nothing here needs it."""
-    own = _branch(facts)
+    own = _find_branch(facts)
     return tuple(
         offer
         for offer in facts.archives.updates
@@ -31,8 +31,8 @@ def offers_elsewhere(facts: Facts) -> tuple[Offer, ...]:
     """The newer versions of another branch that the next upgrade would install, by name: held packages stay."""
     held = facts.driver.held
     offers = (offer for offer in facts.archives.updates if offer.name not in held)
-    return tuple(offer for offer in offers if offer.branch not in (0, _branch(facts)))
+    return tuple(offer for offer in offers if offer.branch not in (0, _find_branch(facts)))
 
 
-def _branch(facts: Facts) -> int:
+def _find_branch(facts: Facts) -> int:
     return int(facts.driver.branch or 0)

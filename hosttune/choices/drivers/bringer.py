@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import UnknownFact, attempt
-from hosttune.facts.gpu.gpu_holders import blacklist
+from hosttune.facts.gpu.gpu_holders import make_blacklist
 from hosttune.frozen import frozen
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ _HYPERVISOR = (
 
 @frozen
 class Bringer:
-    """Somebody else who brings the driver."""
+    """Someone else who brings the driver."""
 
     reason: str  # a sentence: who, and how that is known
     way_out: str  # what a person does
@@ -57,7 +57,7 @@ def guest_way(facts: Facts) -> str:
     return _AZURE if is_azure else _HYPERVISOR
 
 
-def guest(facts: Facts) -> Bringer | None:
+def tell_of_guest(facts: Facts) -> Bringer | None:
     """A vGPU takes no driver of the distribution, whatever a policy says. None where no PCI id speaks for one."""
     if not facts.gpus.is_vgpu:
         return None
@@ -72,12 +72,12 @@ def _free_gpus(facts: Facts) -> str:
     """A clause for a driver in a container: packages of a driver keep nouveau out, and nothing does here."""
     holders = attempt(lambda: facts.driver.holders)
     found = holders if isinstance(holders, tuple) else ()
-    ways = [blacklist(one.modules) for one in found if one.modules and not one.kept_out_by]
+    ways = [make_blacklist(one.modules) for one in found if one.modules and not one.kept_out_by]
     return "".join(f"\nfree the GPU first: {way}\nreboot" for way in ways)
 
 
 def other_bringer(facts: Facts) -> Bringer | None:
-    """Who brings the driver here as a rule, where the policy does not say; None where nobody is seen."""
+    """Who brings the driver here as a rule, where the policy does not say; None where no one is seen."""
     if facts.managers.kubelet:
         return Bringer(
             "a kubelet runs here, so the GPU Operator or the image of the node may bring it",

@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from hosttune.choices.driver_states.packages import held, unhold_driver
+from hosttune.choices.driver_states.packages import tell_of_held, unhold_driver
 from hosttune.choices.driver_states.told import BootOutlook, DriverState
 from hosttune.choices.drivers.branch import why_over
 from hosttune.choices.drivers.branch_offers import offers_within
 from hosttune.choices.drivers.choice import DriverChoice, keep_driver, refuse
 from hosttune.choices.drivers.install import choose_install
 from hosttune.choices.drivers.nvidia_archive import switch_within_archive
-from hosttune.facts.apt_decisions import unhold
+from hosttune.facts.apt_decisions import make_unhold_command
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.gpu.archives import BESIDE
 from hosttune.facts.gpu.package_roles import (
@@ -64,29 +64,29 @@ def choose_switch(facts: Facts, params: Mapping[str, Any], why: str, before: Fir
             driver=driver,
         )
     new = _with_companions(new, driver.packages)
-    kept_back = [name for name in driver.held if name in _others(driver.packages, new)]
+    kept_back = [name for name in driver.held if name in _list_others(driver.packages, new)]
     if kept_back:
         return refuse(
             why,
             f"an administrator holds {', '.join(kept_back)}",
-            way_out=unhold(kept_back),
+            way_out=make_unhold_command(kept_back),
             driver=driver,
         )
     first = before()
     if first and first.boot is BootOutlook.MENDS:  # an earlier change of the driver, that the next boot completes
-        return _later(why, f"the switch to {new.name}", first, facts)
+        return _put_off(why, f"the switch to {new.name}", first, facts)
     switch = f"switch from {driver.name} to {new.told[0].removeprefix('driver ')}"
-    return replace(new, action="switch", told=(why, switch, *new.told[1:]), remove=_others(driver.packages, new))
+    return replace(new, action="switch", told=(why, switch, *new.told[1:]), remove=_list_others(driver.packages, new))
 
 
-def _later(why: str, what: str, first: DriverState, facts: Facts) -> DriverChoice:
+def _put_off(why: str, what: str, first: DriverState, facts: Facts) -> DriverChoice:
     """No change is stacked on another one that is not complete."""
     told = f"{what} comes after what is not complete yet: {first.name}"
     return refuse(why, told, first.evidence, way_out=f"first: {first.way_out}", driver=facts.driver)
 
 
 def _with_companions(new: DriverChoice, packages: Iterable[DriverPackage]) -> DriverChoice:
-    """The set with the new branch's form of what stands beside the old driver and works with its own version alone."""
+    """The set with the new branch's form of what is beside the old driver and works with its own version alone."""
     names = (parse_package(package.name) for package in packages)
     found = [one.base for one in names if one.base in _COMPANIONS and one.branch]
     more = tuple(name for one in found if (name := f"{one}-{new.branch}") not in new.packages)
@@ -96,7 +96,7 @@ def _with_companions(new: DriverChoice, packages: Iterable[DriverPackage]) -> Dr
     return replace(new, packages=(*new.packages, *more), one_version=(*new.one_version, *coupled))
 
 
-def _others(packages: Iterable[DriverPackage], new: DriverChoice) -> tuple[str, ...]:
+def _list_others(packages: Iterable[DriverPackage], new: DriverChoice) -> tuple[str, ...]:
     """The installed packages of another branch, or of the other kind of module."""
     found = []
     for package in packages:
@@ -119,10 +119,10 @@ def choose_update(facts: Facts, params: Mapping[str, Any], before: First) -> Dri
     offers = offers_within(facts)
     if not offers:
         return None
-    if kept_back := held(facts):
+    if kept_back := tell_of_held(facts):
         return replace(keep_driver(facts, kept_back[0]), way_out=unhold_driver(facts))
     offered = f"a newer driver of branch {driver.branch} is available"
-    foreign = [offer for offer in offers if offer.candidate_from != (offer.installed_from or _home(offer, facts))]
+    foreign = [offer for offer in offers if offer.candidate_from != (offer.installed_from or _name_home(offer, facts))]
     if foreign:
         one = foreign[0]
         return refuse(
@@ -133,7 +133,7 @@ def choose_update(facts: Facts, params: Mapping[str, Any], before: First) -> Dri
             driver=driver,
         )
     if first := before():
-        return _later(offered, "the update", first, facts)
+        return _put_off(offered, "the update", first, facts)
     if behind := _left_behind(facts):
         return refuse(
             offered,
@@ -145,7 +145,10 @@ def choose_update(facts: Facts, params: Mapping[str, Any], before: First) -> Dri
     versions = tuple(f"{offer.name}={offer.candidate}" for offer in offers)
     if lost := _lost_by(facts, versions):
         return refuse(
-            offered, f"apt would remove {', '.join(lost)} for it", way_out=_without(lost, versions), driver=driver
+            offered,
+            f"apt would remove {', '.join(lost)} for it",
+            way_out=_explain_companions(lost, versions),
+            driver=driver,
         )
     told = f"{offered}: {offers[0].name} {offers[0].installed} -> {offers[0].candidate}"
     coupled = [one for one in driver.packages if _ONE_VERSION.fullmatch(one.name)]
@@ -169,7 +172,7 @@ def _lost_by(facts: Facts, versions: tuple[str, ...]) -> tuple[str, ...]:
         return ()
 
 
-def _without(lost: tuple[str, ...], versions: tuple[str, ...]) -> str:
+def _explain_companions(lost: tuple[str, ...], versions: tuple[str, ...]) -> str:
     """Fabric Manager and what else goes with one version of the driver comes later in its new version; another package
     has to give way, if nothing here needs it."""
     ours = [name for name in lost if is_driver_package(name) or BESIDE.fullmatch(name)]
@@ -198,7 +201,7 @@ def _left_behind(facts: Facts) -> str:
     return name if is_newer and is_there and all(offer.name != name for offer in updates) else ""
 
 
-def _home(offer: Offer, facts: Facts) -> str:
+def _name_home(offer: Offer, facts: Facts) -> str:
     """Whose a version is that no archive has any more, as soon as a newer one took its place there: as it looks, or
     that of the rest of the driver, or the distribution's, whose archives keep the newest versions only."""
     mix = mixture_of(facts)

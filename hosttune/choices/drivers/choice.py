@@ -50,7 +50,7 @@ class DriverChoice(Fact):
 
     @property
     def obstacle(self) -> str:
-        """Of a refusal: the clause that says what stands in the way, without the GPUs that are named with it."""
+        """Of a refusal: the clause that says what is in the way, without the GPUs that are named with it."""
         return re.sub(r"^no driver fits .*?: ", "", self.told[-1])
 
     @property
@@ -72,7 +72,7 @@ def keep_driver(facts: Facts, *told: str) -> DriverChoice:
 
 
 def _is_main(name: str) -> bool:
-    """Packages that somebody names to get a driver, not what comes with them or belongs to one kernel."""
+    """Packages that someone names to get a driver, not what comes with them or belongs to one kernel."""
     found = parse_package(name)
     return found.role in METAPACKAGES or found.base in ("nvidia-utils", "nvidia-fabricmanager")
 

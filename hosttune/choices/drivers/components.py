@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.choices.apt_commands import has_all, lacks
+from hosttune.choices.apt_commands import has_all, lacks_package
 from hosttune.choices.driver_states.told import ByPolicy, Told, switch
 from hosttune.choices.drivers.branch_offers import offers_within
 from hosttune.choices.drivers.nvidia_archive import is_of_nvidia
@@ -32,7 +32,7 @@ _FIRST_UNNUMBERED = 590
 
 def where_off(facts: Facts, *names: str) -> str:
     """What to do about a package that apt does not know while one of these components is off (by default all that
-    NVIDIA's packages are in); empty where none is, or nobody knows."""
+    NVIDIA's packages are in); empty where none is, or no one knows."""
     try:
         missing = tuple(one for one in facts.components.off if one in (names or _OF_DRIVERS))
     except UnknownFact:
@@ -41,14 +41,14 @@ def where_off(facts: Facts, *names: str) -> str:
 
 
 def unknown_to_apt(facts: Facts, name: str) -> str:
-    """What to do before apt can install this Fabric Manager; empty where it can, or nobody knows."""
+    """What to do before apt can install this Fabric Manager; empty where it can, or no one knows."""
     told = facts.packaging
     if told.problem or name in told.packages:
         return ""
     return pin_on(facts, name) or where_off(facts) or "sudo apt-get update, and look again"
 
 
-def managers(facts: Facts) -> Mapping[str, str]:
+def list_managers(facts: Facts) -> Mapping[str, str]:
     """The installed Fabric Managers: package -> version."""
     return {name: facts.packages[name].version for name in facts.packages.brought if is_fabric_manager(name)}
 
@@ -60,7 +60,7 @@ def fabric_packages(facts: Facts) -> Told | None:
     """
     driver = facts.driver
     wanted = driver.userspace_version or driver.loaded_version
-    installed = managers(facts)
+    installed = list_managers(facts)
     if not driver.branch and not (driver.runfile and wanted and (installed or _is_awaited(facts))):
         return None
     if not installed or (wanted and all(upstream_of(version) != wanted for version in installed.values())):
@@ -89,10 +89,10 @@ def _in_version(facts: Facts, package: str, wanted: str) -> str | ByPolicy:
     library, which = package.replace("nvidia-fabricmanager", "libnvidia-nscq"), f"={wanted}*" if wanted else ""
     first = unknown_to_apt(facts, package) if package != _UNNUMBERED else ""
     operands: tuple[str, ...] = (package + which, library + which)
-    if lacks(facts, operands[1]) and not lacks(facts, operands[0]):
+    if lacks_package(facts, operands[1]) and not lacks_package(facts, operands[0]):
         operands = operands[:1]  # CUDA needs the manager; the library is for DCGM
     command = f"sudo apt-get install {' '.join(map(quote, operands))}"
-    if wanted and not first and lacks(facts, *operands):
+    if wanted and not first and lacks_package(facts, *operands):
         return _driver_to_manager(facts, package, wanted)
     offered = facts.packaging.packages.get(package)
     is_update = offered is not None and branch_in(offered.version) == branch_in(wanted)  # another branch is none
@@ -115,7 +115,7 @@ def _driver_to_manager(facts: Facts, package: str, wanted: str) -> str | ByPolic
     """Where no list of apt has Fabric Manager in the driver's version: the driver in the version that it has."""
     if why_server(facts):
         return switch(facts, "the -server driver, which Fabric Manager goes with", when="at a maintenance")
-    offered = _offered(facts, package)
+    offered = _find_offered(facts, package)
     if offered and any(upstream_of(one.candidate) == offered for one in offers_within(facts)):
         how = "update: true for gpu-driver in the policy"
         return ByPolicy(f"driver and Fabric Manager {offered}", how, "apply at a maintenance", {"update": True})
@@ -137,8 +137,8 @@ def why_server(facts: Facts) -> str:
     if not is_plain or not has_switches(facts):
         return ""
     package, wanted = f"nvidia-fabricmanager-{driver.branch}", driver.userspace_version or driver.loaded_version
-    offered = _offered(facts, package)
-    if not offered or offered == wanted or not lacks(facts, f"{package}={wanted}*"):
+    offered = _find_offered(facts, package)
+    if not offered or offered == wanted or not lacks_package(facts, f"{package}={wanted}*"):
         return ""
     named = (f"nvidia-driver-{driver.branch}-server{kind}" for kind in ("", "-open"))
     servers = [facts.packaging.packages[one] for one in named if one in facts.packaging.packages]
@@ -149,7 +149,7 @@ def why_server(facts: Facts) -> str:
     )
 
 
-def _offered(facts: Facts, package: str) -> str:
+def _find_offered(facts: Facts, package: str) -> str:
     """The version of Fabric Manager that apt would install, as the driver spells its own; empty where none is known."""
     try:
         offer = facts.archives.offers_of([package]).get(package)
@@ -163,7 +163,7 @@ def _branch_in_name(facts: Facts) -> str:
     have Fabric Manager of that archive under the name without a branch, in the driver's version, too."""
     names = (_UNNUMBERED, "nvidia-driver", "nvidia-driver-cuda", "nvidia-open")
     branch = _branch_of(facts)
-    if _UNNUMBERED in managers(facts):
+    if _UNNUMBERED in list_managers(facts):
         return ""
     return (
         "" if branch >= _FIRST_UNNUMBERED and any(facts.packages[one].is_installed for one in names) else f"-{branch}"

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from hosttune.choices.dpkg_stop import find_stop
 from hosttune.choices.driver_states.gpus import wrong_flavour
-from hosttune.choices.driver_states.told import RUNFILE, BootOutlook, holds, uninstall
+from hosttune.choices.driver_states.told import RUNFILE, BootOutlook, holds_state, uninstall
 from hosttune.choices.drivers.branch import not_driven, why_over
-from hosttune.choices.drivers.bringer import guest, guest_way, other_bringer
+from hosttune.choices.drivers.bringer import guest_way, other_bringer, tell_of_guest
 from hosttune.choices.drivers.change import NEWEST, choose_switch, choose_update
 from hosttune.choices.drivers.choice import DriverChoice, keep_driver, module_kind, refuse
 from hosttune.choices.drivers.components import why_server
@@ -21,7 +21,7 @@ from hosttune.choices.drivers.install import choose_install
 from hosttune.choices.drivers.nvidia_archive import tell_updates
 from hosttune.facts import Facts
 from hosttune.facts.apt_decisions import decisions_about_offer, join_decisions
-from hosttune.facts.base import UnknownFact, attempt, raw
+from hosttune.facts.base import UnknownFact, attempt, get_raw
 from hosttune.facts.gpu.candidates import SEE
 from hosttune.quoting import join
 
@@ -44,7 +44,7 @@ def decide(facts: Facts, params: Mapping[str, Any], first: First) -> DriverChoic
         )
     if facts.driver.is_present and not (facts.driver.is_gone and not facts.driver.branch):
         return _keep(facts, params, first)
-    bringer = guest(facts) or (other_bringer(facts) if params["bringer"] == "auto" else None)
+    bringer = tell_of_guest(facts) or (other_bringer(facts) if params["bringer"] == "auto" else None)
     if bringer:
         return refuse(f"no driver for {facts.gpus.summary}", bringer.reason, way_out=bringer.way_out)
     if not facts.os.is_ubuntu:
@@ -102,7 +102,7 @@ def _keep(facts: Facts, params: Mapping[str, Any], first: First) -> DriverChoice
         return replace(both, way_out=packages if driver.is_vgpu_manager else uninstall(facts))  # a manager stays
     why = _why_switch(facts, params)
     if why and params["switch_branch"]:
-        return choose_switch(facts, params, why, first if _drives(facts) else _nothing)
+        return choose_switch(facts, params, why, first if _drives_gpus(facts) else _do_nothing)
     pin = str(params["branch"])
     if pin and pin != driver.branch:
         return refuse(
@@ -124,7 +124,7 @@ def _keep(facts: Facts, params: Mapping[str, Any], first: First) -> DriverChoice
     return replace(choice, unused=f"{word}: {state.name}", way_out=state.way_out)
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     """No boot into a driver that does not drive the GPUs has to come first."""
 
 
@@ -135,7 +135,7 @@ def _is_guest(facts: Facts) -> bool:
         return False
 
 
-def _drives(facts: Facts) -> bool:
+def _drives_gpus(facts: Facts) -> bool:
     """Whether the installed branch and flavour drive the GPUs at all."""
     kind = module_kind(facts)
     return not not_driven(facts) and (not isinstance(kind, str) or kind == "either" or _has_kind(facts, kind))
@@ -151,7 +151,7 @@ def _why_switch(facts: Facts, params: Mapping[str, Any]) -> str:
         return f"branch {driver.branch} does not drive {', '.join(left)}"
     kind = module_kind(facts)
     if kind in ("open", "closed") and not _has_kind(facts, kind):
-        if holds(wrong_flavour, facts) and (told := wrong_flavour(facts)):
+        if holds_state(wrong_flavour, facts) and (told := wrong_flavour(facts)):
             return told[0]
         return f"{facts.gpus.summary} needs the {kind} kernel module"
     if server := why_server(facts):
@@ -171,4 +171,4 @@ def _has_kind(facts: Facts, kind: str) -> bool:
         modules = facts.driver.modules
     except UnknownFact:
         return False
-    return bool(modules) and all(raw(one, "is_open") is (kind == "open") for one in modules)
+    return bool(modules) and all(get_raw(one, "is_open") is (kind == "open") for one in modules)

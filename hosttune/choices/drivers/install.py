@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from hosttune.choices.drivers.branch import (
     WORDS,
     describe_support_end,
-    drives,
+    drives_gpu,
     is_given,
     is_over,
     kind_of,
@@ -23,7 +23,7 @@ from hosttune.facts.apt_decisions import decisions_about_offer, hold_on_absent, 
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.gpu.branches import GIVEN
 from hosttune.facts.gpu.package_roles import PackageRole, role_of
-from hosttune.facts.kernel.kernel import HEADERS, metapackages
+from hosttune.facts.kernel.kernel import HEADERS, select_metapackages
 from hosttune.quoting import quote
 from hosttune.values import prefix_reason
 
@@ -46,7 +46,7 @@ _ENROL = (
 
 def choose_install(facts: Facts, params: Mapping[str, Any]) -> DriverChoice:
     """Where a parameter would let it go on and something else would not, the way out says both."""
-    choice = _installed(facts, params)
+    choice = _choose_install(facts, params)
     if not choice.asks:
         return choice
     try:
@@ -58,7 +58,7 @@ def choose_install(facts: Facts, params: Mapping[str, Any]) -> DriverChoice:
     return replace(choice, way_out=f"{choice.way_out}; and then, as {then.obstacle}: {then.way_out}")
 
 
-def _installed(facts: Facts, params: Mapping[str, Any]) -> DriverChoice:
+def _choose_install(facts: Facts, params: Mapping[str, Any]) -> DriverChoice:
     kind = module_kind(facts)
     if isinstance(kind, DriverChoice):
         return kind
@@ -67,14 +67,14 @@ def _installed(facts: Facts, params: Mapping[str, Any]) -> DriverChoice:
         if old := _too_old((), facts):
             return refuse(f"no driver fits {facts.gpus.summary}: {problem}", way_out=old)
         raise UnknownFact(prefix_reason("the drivers that Ubuntu offers", problem))
-    usable, why_not, way_out, asks = _usable(offered, facts, kind, params)
+    usable, why_not, way_out, asks = _find_usable(offered, facts, kind, params)
     if not usable:
         return refuse(f"no driver fits {facts.gpus.summary}: {why_not}", way_out=way_out, asks=asks)
-    best, because = _best(usable, facts, params)
+    best, because = _choose_best(usable, facts, params)
     return _set_of(best, because, facts, params)
 
 
-def _usable(
+def _find_usable(
     offered: Iterable[Candidate],
     facts: Facts,
     kind: str,
@@ -84,7 +84,7 @@ def _usable(
     parameter that would let it go on."""
     left = tuple(offered)
     pin = str(params["branch"])
-    driving = _driving(left, facts)
+    driving = _find_driving(left, facts)
     old = _too_old(left, facts)
     steps: tuple[tuple[str, str, Callable[[Candidate], bool]], ...] = (
         (
@@ -154,13 +154,13 @@ def _too_old(offered: Iterable[Candidate], facts: Facts) -> str:
     return ""
 
 
-def _driving(offered: tuple[Candidate, ...], facts: Facts) -> tuple[Candidate, ...]:
-    """Those that drive every GPU. Of one that nobody tells of, `ubuntu-drivers` does where there is one kind of GPU: it
+def _find_driving(offered: tuple[Candidate, ...], facts: Facts) -> tuple[Candidate, ...]:
+    """Those that drive every GPU. Of one that no one tells of, `ubuntu-drivers` does where there is one kind of GPU: it
     lists what names one of them. Raises UnknownFact where nothing is left but what is not known.
     """
     gpus = facts.gpus.ours
     is_one_kind = len({(gpu.device_id, gpu.subsystem) for gpu in gpus}) == 1
-    verdicts = [[drives(facts, one.branch, gpu, one.name) for gpu in gpus] for one in offered]
+    verdicts = [[drives_gpu(facts, one.branch, gpu, one.name) for gpu in gpus] for one in offered]
     sure = tuple(one for one, told in zip(offered, verdicts, strict=True) if None not in told and all(told))
     maybe = tuple(one for one, told in zip(offered, verdicts, strict=True) if None in told and False not in told)
     if is_one_kind:
@@ -184,9 +184,11 @@ def _prebuilt_kernel(facts: Facts) -> str:
     return f"Ubuntu's kernel has prebuilt modules: sudo apt-get install linux-{quote(flavour)}, and boot it"
 
 
-def _best(usable: tuple[Candidate, ...], facts: Facts, params: Mapping[str, Any]) -> tuple[Candidate, tuple[str, ...]]:
+def _choose_best(
+    usable: tuple[Candidate, ...], facts: Facts, params: Mapping[str, Any]
+) -> tuple[Candidate, tuple[str, ...]]:
     """The branch by the policy's track, then the flavour; with the reason for the branch, in clauses."""
-    number, because = _branch([one.branch for one in usable], str(params["track"]), str(params["branch"]), facts)
+    number, because = _choose_branch([one.branch for one in usable], str(params["track"]), str(params["branch"]), facts)
     given = f"{GIVEN} gives it to this GPU" if any(is_given(facts, number, gpu) for gpu in facts.gpus.ours) else ""
     because = (*because, *filter(None, (given, stale_note(facts))))
     of_branch = [candidate for candidate in usable if candidate.branch == number]
@@ -195,7 +197,7 @@ def _best(usable: tuple[Candidate, ...], facts: Facts, params: Mapping[str, Any]
     return best, because
 
 
-def _branch(numbers: list[int], track: str, pin: str, facts: Facts) -> tuple[int, tuple[str, ...]]:
+def _choose_branch(numbers: list[int], track: str, pin: str, facts: Facts) -> tuple[int, tuple[str, ...]]:
     if pin:
         return int(pin), ("pinned by the policy",)
     if track == "newest":
@@ -214,7 +216,7 @@ def _branch(numbers: list[int], track: str, pin: str, facts: Facts) -> tuple[int
 
 
 def _is_desktop(facts: Facts, params: Mapping[str, Any]) -> bool:
-    """Whether somebody looks at a screen here, so that the X libraries belong to the set. Never with NVSwitch."""
+    """Whether someone looks at a screen here, so that the X libraries belong to the set. Never with NVSwitch."""
     if has_switches(facts) or params["use"] == "compute":
         return False
     return params["use"] == "desktop" or any(facts.packages[name].is_installed for name in _DESKTOPS)
@@ -226,7 +228,7 @@ def _set_of(best: Candidate, because: tuple[str, ...], facts: Facts, params: Map
     base = f"{best.branch}{'-server' if best.is_server else ''}"
     full = f"{base}{'-open' if best.is_open else ''}"
     kernel = _kernel_flavour(facts)
-    modules = best.modules or _prebuilt(f"linux-modules-nvidia-{full}-{kernel}" if kernel else "", facts)
+    modules = best.modules or _find_prebuilt(f"linux-modules-nvidia-{full}-{kernel}" if kernel else "", facts)
     if not modules and params["allow_dkms"]:
         modules = f"nvidia-dkms-{full}"
     if not modules:
@@ -243,7 +245,7 @@ def _set_of(best: Candidate, because: tuple[str, ...], facts: Facts, params: Map
             "it until the key that signs it is enrolled",
             way_out=_ENROL,
         )
-    headers = _headers(kernel, facts) if needs_dkms else ()
+    headers = _list_headers(kernel, facts) if needs_dkms else ()
     main = (
         (f"nvidia-driver-{full}",)
         if _is_desktop(facts, params)
@@ -283,7 +285,7 @@ def _for_kernels(metapackage: str, prefix: str, facts: Facts) -> tuple[str, ...]
     return tuple(name for one in others if brought and (name := f"{prefix}-{one}") in known)
 
 
-def _headers(kernel: str, facts: Facts) -> tuple[str, ...]:
+def _list_headers(kernel: str, facts: Facts) -> tuple[str, ...]:
     """Those of the running kernel's flavour, or of it, and those of the kernel that boots next where apt has them."""
     following = f"{HEADERS}-{_next_kernel(facts)}"
     own = f"{HEADERS}-{kernel or facts.kernel.release}"
@@ -305,8 +307,8 @@ def _at_next_boot(facts: Facts) -> set[str]:
         return set()
 
 
-def _prebuilt(metapackage: str, facts: Facts) -> str:
-    """The metapackage of prebuilt modules, of which nobody told; empty where apt does not know it."""
+def _find_prebuilt(metapackage: str, facts: Facts) -> str:
+    """The metapackage of prebuilt modules, of which no one told; empty where apt does not know it."""
     try:
         offer = facts.offers.untold.get(metapackage)
     except UnknownFact:
@@ -326,4 +328,4 @@ def _why_none(facts: Facts, full: str) -> str:
 def _kernel_flavour(facts: Facts) -> str:
     """The name of the kernel metapackage that is installed and brings kernels of the flavour that runs; empty for a
     kernel that is not Ubuntu's."""
-    return max(metapackages(facts.packages.brought, facts.kernel.flavour), key=len, default="")
+    return max(select_metapackages(facts.packages.brought, facts.kernel.flavour), key=len, default="")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.choices.apt_commands import has_all, lacks
+from hosttune.choices.apt_commands import has_all, lacks_package
 from hosttune.choices.drivers.branch import describe_not_driven, not_driven, supported_branches
 from hosttune.facts.apt_decisions import nvidia_local_copy, nvidia_of_other_release, nvidia_without_list
 from hosttune.facts.base import UnknownFact
@@ -50,7 +50,7 @@ def tell_updates(facts: Facts) -> tuple[str, ...]:
     if all(one.branch for one in named):
         return who, "the names of its packages keep the branch"
     newer = "apt upgrade takes newer branches, too"
-    if lacks(facts, pinning):
+    if lacks_package(facts, pinning):
         free = (one.name for one in facts.driver.packages if not parse_package(one.name).branch)
         moving = (name for name in free if not fits_every_driver(name))
         return who, f"{newer}: sudo apt-mark hold {' '.join(map(quote, moving))} keeps this one"
@@ -172,17 +172,17 @@ def swap_kind(facts: Facts, *, is_open: bool) -> str:
         found = parse_package(one.name)
         # Debian's nvidia-driver fits both kinds.
         if found.role is PackageRole.DKMS or (found.base == "nvidia-driver" and found.branch):
-            twin = _twin(one.name, is_open=is_open)
+            twin = _name_twin(one.name, is_open=is_open)
             if found.is_open != is_open and twin:
                 install.append(f"{twin}={one.version}")
                 remove += [f"{one.name}-"] if found.role is PackageRole.DKMS else []
-    if not remove or lacks(facts, *install):
+    if not remove or lacks_package(facts, *install):
         return ""
     names = " ".join(map(quote, (*install, *remove)))
     return f"{FROM}: sudo apt-get update && sudo apt-get install {names}\ndrain the host and reboot"
 
 
-def _twin(name: str, *, is_open: bool) -> str:
+def _name_twin(name: str, *, is_open: bool) -> str:
     """The name of the same package for the other kind: nvidia-kernel-open-dkms, nvidia-dkms-580-open."""
     if "kernel" in name:
         pair = ("nvidia-kernel-dkms", "nvidia-kernel-open-dkms")

@@ -10,11 +10,11 @@ import posixpath
 import re
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, lazy, shared
+from hosttune.facts.base import Fact, lazy, make_shared
 from hosttune.facts.containers.kubernetes import UNIT_PATTERNS
 from hosttune.facts.globs import fits_glob
 from hosttune.facts.managers import running_services
-from hosttune.facts.reading import if_absent, is_there, names_in, text
+from hosttune.facts.reading import if_absent, is_there, names_in, read_text
 from hosttune.facts.versions import upstream_of
 from hosttune.frozen import frozen
 from hosttune.regex import regex
@@ -110,13 +110,13 @@ def _is_at_least(version: str, least: tuple[int, ...]) -> bool:
 
 
 def root_of(config: str) -> str:
-    """`root` of a containerd configuration, which stands above its first table."""
+    """`root` of a containerd configuration, which is above its first table."""
     match = _TOP_ROOT.search(_TABLE.split(config, maxsplit=1)[0])
     return match[1] if match else "/var/lib/containerd"
 
 
 def mode_of(config: str) -> str:
-    """`mode` in the table of nvidia-container-runtime; auto unless it stands there."""
+    """`mode` in the table of nvidia-container-runtime; auto unless it is there."""
     found = _RUNTIME_TABLE.split(config, maxsplit=1)
     match = _MODE.search(_TABLE.split(found[1], maxsplit=1)[0]) if len(found) == 2 else None
     return match[1] if match else "auto"
@@ -129,23 +129,23 @@ def driver_of(spec: str) -> str:
 
 
 def collect(reader: Reader, facts: Facts) -> Containers:
-    config = shared(lambda: if_absent(text(reader, CONTAINERD), ""))
+    config = make_shared(lambda: if_absent(read_text(reader, CONTAINERD), ""))
     return Containers(
         engines=lazy(lambda: tuple(name for name in _ENGINES if facts.packages[name].is_installed)),
         has_docker_snap=lazy(lambda: any(is_there(reader, path) for path in _DOCKER_SNAP)),
-        toolkit_version=lazy(_version, facts, "nvidia-container-toolkit"),
-        toolkit_mode=lazy(_mode, reader),
-        leaves_cgroups=lazy(lambda: bool(_NO_CGROUPS.search(if_absent(text(reader, RUNTIME), "")))),
-        runc_version=lazy(_version, facts, "runc"),
+        toolkit_version=lazy(_read_version, facts, "nvidia-container-toolkit"),
+        toolkit_mode=lazy(_read_mode, reader),
+        leaves_cgroups=lazy(lambda: bool(_NO_CGROUPS.search(if_absent(read_text(reader, RUNTIME), "")))),
+        runc_version=lazy(_read_version, facts, "runc"),
         has_nvidia_docker2=lazy(lambda: facts.packages["nvidia-docker2"].is_installed),
         containerd_root=lazy(lambda: root_of(config())),
         runs_pods=lazy(_runs_pods, reader, facts, config),
-        has_containerd_nvidia=lazy(lambda: any(map(_NVIDIA.search, _configs(reader, config())))),
+        has_containerd_nvidia=lazy(lambda: any(map(_NVIDIA.search, _find_configs(reader, config())))),
         has_operator_toolkit=lazy(is_there, reader, f"{_OPERATOR_TOOLKIT}/nvidia-container-runtime"),
         has_enroot=lazy(lambda: facts.packages["enroot"].is_installed),
         given_uvm=lazy(_given_uvm, reader),
         has_uvm=lazy(is_there, reader, "/dev/nvidia-uvm"),
-        cdi=lazy(_cdi, reader),
+        cdi=lazy(_read_cdi, reader),
         missing_char_links=lazy(_char_links, reader),
     )
 
@@ -155,7 +155,7 @@ def _given_uvm(reader: Reader) -> tuple[str, ...]:
     snapshots (pct.conf(5)).
     """
     paths = [f"{_LXC}/{name}" for name in names_in(reader, _LXC) if name.endswith(".conf")][:_MOST_LXC]
-    own = {path: if_absent(text(reader, path), "").partition("\n[")[0] for path in paths}
+    own = {path: if_absent(read_text(reader, path), "").partition("\n[")[0] for path in paths}
     return tuple(sorted(path for path, words in own.items() if _GIVES_UVM.search(words)))
 
 
@@ -167,7 +167,7 @@ def _runs_pods(reader: Reader, facts: Facts, config: Callable[[], str]) -> bool:
     return config() != "" and not _NO_CRI.search(config())
 
 
-def _configs(reader: Reader, config: str) -> Iterator[str]:
+def _find_configs(reader: Reader, config: str) -> Iterator[str]:
     """The configuration of containerd and what it imports: paths and patterns of files, relative to its folder."""
     yield config
     match = _IMPORTS.search(_TABLE.split(config, maxsplit=1)[0])
@@ -176,32 +176,32 @@ def _configs(reader: Reader, config: str) -> Iterator[str]:
         names = names_in(reader, folder) if "*" in name else (name,)
         for one in names[:_MOST_IMPORTS]:
             if one == name or fits_glob(one, name):
-                yield if_absent(text(reader, f"{folder}/{one}"), "")
+                yield if_absent(read_text(reader, f"{folder}/{one}"), "")
 
 
-def _version(facts: Facts, name: str) -> str:
+def _read_version(facts: Facts, name: str) -> str:
     package = facts.packages[name]
     return upstream_of(package.version) if package.is_installed else ""
 
 
-def _mode(reader: Reader) -> str:
-    config = text(reader, RUNTIME)
+def _read_mode(reader: Reader) -> str:
+    config = read_text(reader, RUNTIME)
     return "" if config is ABSENT else mode_of(config)
 
 
-def _cdi(reader: Reader) -> tuple[CdiSpec, ...]:
+def _read_cdi(reader: Reader) -> tuple[CdiSpec, ...]:
     found: dict[str, CdiSpec] = {}
     for folder in CDI:
         if reader.persistent_only and folder.startswith("/var/run/"):
             continue  # made at boot
         for name in names_in(reader, folder):
             if name.endswith((".yaml", ".json")) and "nvidia" in name:
-                found[name] = CdiSpec(f"{folder}/{name}", lazy(_driver, reader, f"{folder}/{name}"))
+                found[name] = CdiSpec(f"{folder}/{name}", lazy(_read_driver, reader, f"{folder}/{name}"))
     return tuple(found[name] for name in sorted(found))
 
 
-def _driver(reader: Reader, path: str) -> str:
-    return driver_of(if_absent(text(reader, path), ""))
+def _read_driver(reader: Reader, path: str) -> str:
+    return driver_of(if_absent(read_text(reader, path), ""))
 
 
 def _char_links(reader: Reader) -> tuple[str, ...]:

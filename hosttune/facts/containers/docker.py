@@ -1,6 +1,6 @@
 """Docker as its files describe it: the package, daemon.json and the flags of its unit. The daemon is not asked.
 
-Sources: dockerd(8) and docs.docker.com/reference/cli/dockerd: an option that stands both in daemon.json and among the
+Sources: dockerd(8) and docs.docker.com/reference/cli/dockerd: an option that is both in daemon.json and among the
 flags keeps the daemon from starting.
 """
 
@@ -11,9 +11,9 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from hosttune.facts.base import Fact, lazy, shared
+from hosttune.facts.base import Fact, lazy, make_shared
 from hosttune.facts.containers.docker_flags import UNIT, given_by_unit
-from hosttune.facts.reading import derived, if_absent, is_there, text
+from hosttune.facts.reading import derive, if_absent, is_there, read_text
 from hosttune.facts.versions import upstream_of
 from hosttune.frozen import frozen
 
@@ -127,14 +127,14 @@ def parse_daemon_json(content: str) -> tuple[Mapping[str, str], tuple[str, ...]]
         message = "no JSON object"
         raise ValueError(message)  # noqa: TRY004 - a fault of the file
     runtimes = data.get("runtimes")
-    return drop_secrets(_flat(data)), tuple(sorted(runtimes)) if isinstance(runtimes, dict) else ()
+    return drop_secrets(_flatten(data)), tuple(sorted(runtimes)) if isinstance(runtimes, dict) else ()
 
 
-def _flat(data: Mapping[str, Any], above: str = "") -> dict[str, str]:
+def _flatten(data: Mapping[str, Any], above: str = "") -> dict[str, str]:
     found: dict[str, str] = {}
     for key, value in data.items():
         if isinstance(value, dict):
-            found |= _flat(value, f"{above}{key}.")
+            found |= _flatten(value, f"{above}{key}.")
         elif isinstance(value, list):
             found[f"{above}{key}"] = ",".join(map(str, value))
         else:
@@ -152,26 +152,26 @@ def _is_shown(key: str) -> bool:
 
 
 def collect(reader: Reader, facts: Facts) -> Docker:
-    said = shared(lambda: derived(if_absent(text(reader, DAEMON_JSON), ""), DAEMON_JSON, parse_daemon_json))
+    said = make_shared(lambda: derive(if_absent(read_text(reader, DAEMON_JSON), ""), DAEMON_JSON, parse_daemon_json))
     return Docker(
-        version=lazy(_version, facts),
-        is_running=lazy(_runs, reader),
+        version=lazy(_read_version, facts),
+        is_running=lazy(_is_running, reader),
         settings=lazy(lambda: said()[0]),
-        given=lazy(_given, reader, facts),
+        given=lazy(_read_given, reader, facts),
         runtimes=lazy(lambda: said()[1]),
         has_unit=lazy(lambda: facts.unit_settings[f"{UNIT}/Service/ExecStart"].exists),
     )
 
 
-def _version(facts: Facts) -> str:
+def _read_version(facts: Facts) -> str:
     held = (facts.packages[name] for name in PACKAGES)
     return next((upstream_of(one.version) or "unknown" for one in held if one.is_installed), "")
 
 
-def _runs(reader: Reader) -> bool:
+def _is_running(reader: Reader) -> bool:
     return not reader.persistent_only and any(is_there(reader, f"{folder}/{UNIT}") for folder in _GROUPS)
 
 
-def _given(reader: Reader, facts: Facts) -> tuple[Flag, ...]:
+def _read_given(reader: Reader, facts: Facts) -> tuple[Flag, ...]:
     given = given_by_unit(reader, facts)
     return tuple(Flag(key, value if _is_shown(key) else _HIDDEN, path) for key, value, path in given)

@@ -1,4 +1,4 @@
-"""The options that docker.service gives dockerd: one that stands in daemon.json as well keeps dockerd from starting.
+"""The options that docker.service gives dockerd: one that is in daemon.json as well keeps dockerd from starting.
 
 dockerd(8); the names of keys that differ from those of the flags are in moby's daemon/config. `runtimes` is the one key
 that dockerd merges.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.facts.reading import if_absent, text
+from hosttune.facts.reading import if_absent, read_text
 from hosttune.facts.shell_words import shell_words
 from hosttune.regex import regex
 
@@ -34,7 +34,7 @@ _TABLES = frozenset({"log-opts", "default-ulimits", "runtimes"})
 _VARIABLE = regex(r"\$(?:\{(\w+)\}|(\w+))")
 
 
-def flags(words: Iterable[str]) -> Iterator[tuple[str, str]]:
+def parse_flags(words: Iterable[str]) -> Iterator[tuple[str, str]]:
     """(key of daemon.json, value) of each flag on a command line of dockerd."""
     listed = list(words)
     for number, word in enumerate(listed):
@@ -46,7 +46,7 @@ def flags(words: Iterable[str]) -> Iterator[tuple[str, str]]:
             yield _SHORT[word[:2]], word[2:].lstrip("=") or following
 
 
-def expanded(words: Iterable[str], variables: Mapping[str, str]) -> Iterator[str]:
+def expand_words(words: Iterable[str], variables: Mapping[str, str]) -> Iterator[str]:
     """The words after systemd has put in its variables: `$X` alone is split, `${X}` is one word; unset is nothing."""
     for word in words:
         match = _VARIABLE.fullmatch(word)
@@ -61,9 +61,9 @@ def given_by_unit(reader: Reader, facts: Facts) -> tuple[tuple[str, str, str], .
     without such a unit. Raises UnknownFact where its files cannot be read.
     """
     return tuple(
-        (*member(key, value), path)
+        (*parse_member(key, value), path)
         for words, path in started_commands(reader, facts, UNIT)
-        for key, value in flags(words[1:])
+        for key, value in parse_flags(words[1:])
     )
 
 
@@ -74,22 +74,22 @@ def started_commands(
     where its files cannot be read.
     """
     standing = facts.unit_settings[f"{unit}/Service/{key}"].standing
-    variables = _variables(reader, facts, unit) if any("$" in one.value for one in standing) else {}
-    return tuple((tuple(expanded(shell_words(one.value), variables)), one.path) for one in standing)
+    variables = _read_variables(reader, facts, unit) if any("$" in one.value for one in standing) else {}
+    return tuple((tuple(expand_words(shell_words(one.value), variables)), one.path) for one in standing)
 
 
-def _variables(reader: Reader, facts: Facts, unit: str) -> dict[str, str]:
+def _read_variables(reader: Reader, facts: Facts, unit: str) -> dict[str, str]:
     """What the unit sets; a file overrides Environment= (systemd.exec(5))."""
     found: dict[str, str] = {}
     for setting in facts.unit_settings[f"{unit}/Service/Environment"].standing:
-        found.update(_assignments(shell_words(setting.value)))
+        found.update(_parse_assignments(shell_words(setting.value)))
     for setting in facts.unit_settings[f"{unit}/Service/EnvironmentFile"].standing:
-        rows = if_absent(text(reader, setting.value.removeprefix("-")), "").splitlines()
-        found.update(_assignments(word for row in rows for word in shell_words(row)))
+        rows = if_absent(read_text(reader, setting.value.removeprefix("-")), "").splitlines()
+        found.update(_parse_assignments(word for row in rows for word in shell_words(row)))
     return found
 
 
-def member(key: str, value: str) -> tuple[str, str]:
+def parse_member(key: str, value: str) -> tuple[str, str]:
     """(key with a dot between levels, value) of an option: log-opts, `max-size=1m` is log-opts.max-size, 1m."""
     if key not in _TABLES:
         return key, value or "true"
@@ -97,5 +97,5 @@ def member(key: str, value: str) -> tuple[str, str]:
     return f"{key}.{name}", rest
 
 
-def _assignments(words: Iterable[str]) -> Iterator[tuple[str, str]]:
+def _parse_assignments(words: Iterable[str]) -> Iterator[tuple[str, str]]:
     return ((name, value) for name, equals, value in (word.partition("=") for word in words) if equals)

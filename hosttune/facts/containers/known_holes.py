@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, attempt, lazy, shared
+from hosttune.facts.base import Fact, attempt, lazy, make_shared
 from hosttune.facts.gpu.archives import POLICY, Offer, ask_apt, parse_archives, policy_of
 from hosttune.facts.gpu.strangers import home_of
 from hosttune.facts.own_tables import OwnTable, read_own_table
@@ -124,20 +124,20 @@ def parse_table(table: OwnTable) -> tuple[tuple[HoleRow, ...], str, str]:
 
 def collect(reader: Reader, facts: Facts) -> KnownHoles:
     rows, as_of, good_until = own_table()
-    versions = shared(lambda: dict(_versions(reader, facts, {row.package for row in rows})))
-    own = shared(_of_distribution, facts)
+    versions = make_shared(lambda: dict(_find_versions(reader, facts, {row.package for row in rows})))
+    own = make_shared(_of_distribution, facts)
     return KnownHoles(
         as_of=as_of,
         good_until=good_until,
         is_current=lazy(lambda: facts.host.today <= good_until),
         judged=lazy(lambda: tuple(dict.fromkeys((*versions(), *own())))),
-        found=lazy(lambda: tuple(replace(one, way_out=_way_out(one, facts)) for one in _found(rows, versions()))),
+        found=lazy(lambda: tuple(replace(one, way_out=_way_out(one, facts)) for one in _find_holes(rows, versions()))),
         has_lists=lazy(lambda: not own() or bool(parse_archives(ask_apt(reader, POLICY)))),
-        offered=lazy(lambda: _offered(reader, own())),
+        offered=lazy(lambda: _find_offered(reader, own())),
     )
 
 
-def _versions(reader: Reader, facts: Facts, packages: set[str]) -> Iterator[tuple[str, str]]:
+def _find_versions(reader: Reader, facts: Facts, packages: set[str]) -> Iterator[tuple[str, str]]:
     """What is here of the table, without what a distribution built."""
     for name in sorted(packages - {DRIVER, OPERATOR}):
         package = facts.packages[name]
@@ -165,7 +165,7 @@ def _driver_way(facts: Facts, newer: str) -> str:
         return "the next guest driver that goes with the vGPU release of this hypervisor (docs.nvidia.com/vgpu)"
     if driver.branch:
         names = join(one.name for one in driver.packages)
-        return f"{_pinned(facts)}sudo apt-get install --only-upgrade {names}\nreboot"
+        return f"{_describe_pinned(facts)}sudo apt-get install --only-upgrade {names}\nreboot"
     if driver.is_vgpu_manager:  # its releases have numbers of their own
         return "at a maintenance a vGPU manager whose release notes name them (docs.nvidia.com/vgpu)"
     image = attempt(lambda: facts.role.vendor_image)
@@ -178,7 +178,7 @@ def _driver_way(facts: Facts, newer: str) -> str:
     return f"driver {newer} from the source of this one (its image, or the installer of its maker)"
 
 
-def _pinned(facts: Facts) -> str:
+def _describe_pinned(facts: Facts) -> str:
     """From branch 590 on NVIDIA's archive has no branch in the names of its packages: this one keeps it (NVIDIA, driver
     installation guide, version locking)."""
     number = parse_digits(facts.driver.branch, 0)
@@ -193,7 +193,7 @@ def _of_distribution(facts: Facts) -> Mapping[str, str]:
     return {name: one.version for name, one in found if one.is_installed and _OF_DISTRIBUTION.search(one.version)}
 
 
-def _found(rows: tuple[HoleRow, ...], versions: Mapping[str, str]) -> Iterator[Hole]:
+def _find_holes(rows: tuple[HoleRow, ...], versions: Mapping[str, str]) -> Iterator[Hole]:
     """One for each package and weight: all that it has, and the version that has none of them any more."""
     holes: dict[tuple[str, bool], list[tuple[str, str]]] = {}
     for row in rows:
@@ -205,6 +205,6 @@ def _found(rows: tuple[HoleRow, ...], versions: Mapping[str, str]) -> Iterator[H
         yield Hole(package, versions[package], ", ".join(ids for ids, _ in found), newest, is_sure)
 
 
-def _offered(reader: Reader, own: Mapping[str, str]) -> tuple[Offer, ...]:
+def _find_offered(reader: Reader, own: Mapping[str, str]) -> tuple[Offer, ...]:
     offers = policy_of(reader, own, own)
     return tuple(offers[name] for name in sorted(offers) if offers[name].is_newer)

@@ -15,7 +15,7 @@ from hosttune.facts.base import UnknownFact
 from hosttune.facts.commands import boot_commands
 from hosttune.facts.containers.docker_flags import started_commands
 from hosttune.facts.managers import running_services
-from hosttune.facts.reading import if_absent, names_in, text
+from hosttune.facts.reading import if_absent, names_in, read_text
 from hosttune.regex import regex
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def refuses_swap(facts: Facts) -> bool:
         return False
     flag, configs = "", [CONFIG]
     for words, _ in started_commands(facts.reader, facts, _UNIT):
-        for name, value in _flags(words):
+        for name, value in _parse_flags(words):
             if name == "--fail-swap-on":
                 flag = value or "true"
             elif name == "--config":
@@ -49,7 +49,7 @@ def refuses_swap(facts: Facts) -> bool:
     return _is_true(flag or _find_setting(facts, configs) or "true")
 
 
-def _flags(words: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+def _parse_flags(words: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     for number, word in enumerate(words[1:], 2):
         name, equals, value = word.partition("=")
         takes_next = not equals and name != "--fail-swap-on" and number < len(words)
@@ -58,7 +58,7 @@ def _flags(words: tuple[str, ...]) -> Iterator[tuple[str, str]]:
 
 def _find_setting(facts: Facts, configs: list[str]) -> str:
     """What the last of its files says that sets it; empty for none."""
-    found = [_KEY.findall(if_absent(text(facts.reader, path), "")) for path in configs]
+    found = [_KEY.findall(if_absent(read_text(facts.reader, path), "")) for path in configs]
     return next((values[-1] for values in reversed(found) if values), "")
 
 
@@ -74,7 +74,7 @@ def _swaps_off(facts: Facts) -> Iterator[bool]:
     for command in boot_commands(facts.reader, facts, {_UNIT, *facts.units.enabled}):
         yield _takes_swap_away(command.text)
     for path in _JOBS:
-        yield _takes_swap_away(if_absent(text(facts.reader, path), ""))
+        yield _takes_swap_away(if_absent(read_text(facts.reader, path), ""))
 
 
 def _takes_swap_away(commands: str) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, lazy
-from hosttune.facts.reading import line
+from hosttune.facts.reading import read_line
 from hosttune.facts.storage.mounts import mount_below
 from hosttune.facts.storage.ways import Ways
 from hosttune.frozen import frozen
@@ -34,7 +34,7 @@ class Store(Fact):
     name: str  # docker | containerd; docker for both
     path: str  # links resolved: /var/lib/docker, or /var/lib/docker and /var/lib/containerd
     is_shared: bool  # Docker and containerd have a folder each here
-    mount: str  # the target of the mount that it lies on
+    mount: str  # the target of the mount that it is on
     fstype: str  # of that mount
     is_network: bool  # other machines serve it
     is_rotational: bool  # a hard disk is below it
@@ -50,13 +50,13 @@ class Stores(Fact):
 
 
 def collect(reader: Reader, facts: Facts) -> Stores:
-    return Stores(all=lazy(lambda: tuple(_stores(reader, facts))))
+    return Stores(all=lazy(lambda: tuple(_find_stores(reader, facts))))
 
 
-def _stores(reader: Reader, facts: Facts) -> Iterable[Store]:
+def _find_stores(reader: Reader, facts: Facts) -> Iterable[Store]:
     mounts, ways = facts.mounts.at, Ways(reader, facts)
     found: dict[str, list[tuple[str, str]]] = {}
-    for name, path in _paths(facts):
+    for name, path in _list_paths(facts):
         far, is_far = ways.way(path)
         real = far if is_far else reader.resolve(path)
         place = real if isinstance(real, str) else path
@@ -66,7 +66,7 @@ def _stores(reader: Reader, facts: Facts) -> Iterable[Store]:
         yield _store(places, mounts[target], reader, facts)
 
 
-def _paths(facts: Facts) -> Iterable[tuple[str, str]]:
+def _list_paths(facts: Facts) -> Iterable[tuple[str, str]]:
     docker = facts.docker
     if docker.is_installed:
         yield "docker", docker.data_root
@@ -86,11 +86,11 @@ def _store(places: Sequence[tuple[str, str]], mount: Mount, reader: Reader, fact
         is_network=mount.is_network,
         is_rotational=lazy(lambda: mount.is_rotational),
         available_bytes=lazy(lambda: mount.available_bytes),
-        better=lazy(_better, reader, facts, mount),
+        better=lazy(_find_better, reader, facts, mount),
     )
 
 
-def _better(reader: Reader, facts: Facts, mount: Mount) -> str:
+def _find_better(reader: Reader, facts: Facts, mount: Mount) -> str:
     if mount.target not in {"/", "/var", "/var/lib"}:
         return ""
     found = [
@@ -98,12 +98,12 @@ def _better(reader: Reader, facts: Facts, mount: Mount) -> str:
         for one in facts.mounts.local_data
         if one.available_bytes > 2 * mount.available_bytes
         and one.is_rotational <= mount.is_rotational
-        and _lasts(reader, facts, one)
+        and _keeps_content(reader, facts, one)
     ]
     return max(found, key=lambda one: one.available_bytes).target if found else ""
 
 
-def _lasts(reader: Reader, facts: Facts, mount: Mount) -> bool:
+def _keeps_content(reader: Reader, facts: Facts, mount: Mount) -> bool:
     """Whether what is written there is there after a stop of the machine, and after the loss of one disk of several."""
     disks = [facts.disks.by_name[name] for name in mount.disks]
     if any(disk.is_ephemeral for disk in disks) or (facts.host.cloud == "azure" and mount.target in _RESOURCE_TARGETS):
@@ -112,11 +112,11 @@ def _lasts(reader: Reader, facts: Facts, mount: Mount) -> bool:
 
 
 def _has_copies(reader: Reader, facts: Facts, mount: Mount) -> bool:
-    """Whether an md device with redundancy lies below it."""
+    """Whether an md device with redundancy is below it."""
     waiting = [facts.disks.by_device[mount.device]] if mount.device in facts.disks.by_device else []
     while waiting:
         disk = waiting.pop()
-        if disk.kind == "md" and line(reader, f"/sys/block/{disk.name}/md/level") in _WITH_COPIES:
+        if disk.kind == "md" and read_line(reader, f"/sys/block/{disk.name}/md/level") in _WITH_COPIES:
             return True
         waiting += [facts.disks.by_name[name] for name in disk.parents if name in facts.disks.by_name]
     return False

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, attempt, lazy, shared
-from hosttune.facts.reading import if_absent, integer, names_in, sure, text
+from hosttune.facts.base import Fact, attempt, lazy, make_shared
+from hosttune.facts.reading import if_absent, names_in, read_integer, read_text, require_sure
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 RESTRICTED = "/proc/sys/kernel/apparmor_restrict_unprivileged_userns"
 MOST = "/proc/sys/user/max_user_namespaces"
 _PROFILES = "/etc/apparmor.d"
-# package -> where its program lies, as AppArmor's profiles would name it
+# package -> where its program is, as AppArmor's profiles would name it
 _PROGRAMS = {
     "apptainer": "/usr/bin/apptainer", "singularity-ce": "/usr/bin/singularity",
     "singularity-container": "/usr/bin/singularity", "enroot": "/usr/bin/enroot",
@@ -65,28 +65,28 @@ def allows_userns(profile: str, path: str) -> bool:
 
 def collect(reader: Reader, facts: Facts) -> Userns:
     return Userns(
-        is_restricted=lazy(lambda: integer(reader, RESTRICTED) == 1),
-        most=lazy(lambda: if_absent(integer(reader, MOST), 0)),
-        programs=lazy(_programs, reader, facts),
+        is_restricted=lazy(lambda: read_integer(reader, RESTRICTED) == 1),
+        most=lazy(lambda: if_absent(read_integer(reader, MOST), 0)),
+        programs=lazy(_find_programs, reader, facts),
     )
 
 
-def _programs(reader: Reader, facts: Facts) -> tuple[UsernsProgram, ...]:
+def _find_programs(reader: Reader, facts: Facts) -> tuple[UsernsProgram, ...]:
     installed = [package for package in _PROGRAMS if facts.packages[package].is_installed]
-    profiles = shared(lambda: dict(_profiles(reader)))
-    return tuple(UsernsProgram(one, _PROGRAMS[one], lazy(_profile, profiles, _PROGRAMS[one])) for one in installed)
+    profiles = make_shared(lambda: dict(_read_profiles(reader)))
+    return tuple(UsernsProgram(one, _PROGRAMS[one], lazy(_find_profile, profiles, _PROGRAMS[one])) for one in installed)
 
 
-def _profile(profiles: Callable[[], dict[str, str]], program: str) -> str:
+def _find_profile(profiles: Callable[[], dict[str, str]], program: str) -> str:
     return next((path for path, content in profiles().items() if allows_userns(content, program)), "")
 
 
-def _profiles(reader: Reader) -> Iterator[tuple[str, str]]:
+def _read_profiles(reader: Reader) -> Iterator[tuple[str, str]]:
     """(path, text) of the profiles that are not switched off (aa-disable(8))."""
     off = names_in(reader, f"{_PROFILES}/disable")
     for path in (f"{_PROFILES}/{name}" for name in names_in(reader, _PROFILES) if name not in off):
-        content = attempt(text, reader, path)
+        content = attempt(read_text, reader, path)
         if isinstance(content, str):
             yield path, content
         elif getattr(reader.stat(path), "type", "") == "file":
-            sure(content)
+            require_sure(content)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, lazy
 from hosttune.facts.gpu.gpus import DEVICES
-from hosttune.facts.reading import derived, if_absent, line, parsed, text
+from hosttune.facts.reading import derive, if_absent, parse_or_unknown, read_line, read_text
 from hosttune.frozen import frozen
 from hosttune.ranges import number_list
 from hosttune.regex import regex
@@ -55,39 +55,39 @@ class Affinity(Fact):
 
 def collect(reader: Reader, facts: Facts) -> Affinity:
     return Affinity(
-        gpus=lazy(lambda: tuple(_place(reader, gpu.slot) for gpu in facts.gpus.devices)),
+        gpus=lazy(lambda: tuple(_find_place(reader, gpu.slot) for gpu in facts.gpus.devices)),
         far=lazy(_far_ones, reader, facts),
     )
 
 
-def _place(reader: Reader, slot: str) -> GpuPlace:
-    return GpuPlace(slot, lazy(_device, reader, slot), lazy(_near, reader, slot))
+def _find_place(reader: Reader, slot: str) -> GpuPlace:
+    return GpuPlace(slot, lazy(_name_device, reader, slot), lazy(_list_near_cpus, reader, slot))
 
 
-def _device(reader: Reader, slot: str) -> str:
-    information = if_absent(text(reader, f"/proc/driver/nvidia/gpus/{slot}/information"), "")
+def _name_device(reader: Reader, slot: str) -> str:
+    information = if_absent(read_text(reader, f"/proc/driver/nvidia/gpus/{slot}/information"), "")
     minor = _MINOR.search(information)
     return f"/dev/nvidia{minor[1]}" if minor else ""
 
 
-def _near(reader: Reader, slot: str) -> tuple[int, ...]:
+def _list_near_cpus(reader: Reader, slot: str) -> tuple[int, ...]:
     path = f"{DEVICES}/{slot}/local_cpulist"
-    cpus = line(reader, path)
-    return () if cpus is ABSENT else derived(cpus, path, number_list)
+    cpus = read_line(reader, path)
+    return () if cpus is ABSENT else derive(cpus, path, number_list)
 
 
 def _far_ones(reader: Reader, facts: Facts) -> tuple[FarProcess, ...]:
     processes = facts.work.gpu_processes
     local = {gpu.device: frozenset(gpu.local_cpus) for gpu in facts.affinity.gpus if gpu.device} if processes else {}
-    return tuple(one for process in processes if (one := _far(reader, process, local)))
+    return tuple(one for process in processes if (one := _find_far(reader, process, local)))
 
 
-def _far(reader: Reader, process: GpuProcess, local: dict[str, frozenset[int]]) -> FarProcess | None:
+def _find_far(reader: Reader, process: GpuProcess, local: dict[str, frozenset[int]]) -> FarProcess | None:
     """A process that holds GPUs of both sockets is near to one of them wherever it runs; one that has just ended, and
-    GPUs whose place nobody knows, are no fault.
+    GPUs whose place no one knows, are no fault.
     """
     near = frozenset[int]().union(*(local.get(device, frozenset()) for device in process.gpus))
-    match = _ALLOWED.search(if_absent(text(reader, f"/proc/{process.pid}/status"), ""))
-    if match is None or not near or near.intersection(parsed(number_list, match[1])):
+    match = _ALLOWED.search(if_absent(read_text(reader, f"/proc/{process.pid}/status"), ""))
+    if match is None or not near or near.intersection(parse_or_unknown(number_list, match[1])):
         return None
     return FarProcess(process.pid, process.name, match[1], process.gpus)

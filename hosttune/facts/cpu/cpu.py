@@ -11,16 +11,16 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, lazy, shared
+from hosttune.facts.base import Fact, UnknownFact, lazy, make_shared
 from hosttune.facts.reading import (
-    derived,
+    derive,
     hint,
     if_absent,
-    integer,
-    line,
-    parsed,
+    parse_or_unknown,
+    read_integer,
+    read_line,
+    read_text,
     require_known,
-    text,
 )
 from hosttune.frozen import frozen
 from hosttune.ranges import number_list, number_list_text
@@ -140,18 +140,18 @@ def flags_of(values: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def collect(reader: Reader, facts: Facts) -> Cpu:  # noqa: ARG001 - the interface of all subjects
-    cpuinfo_text = shared(lambda: require_known(text(reader, _CPUINFO), _CPUINFO))
-    cpuinfo = shared(lambda: parse_cpuinfo(cpuinfo_text()))
-    online = shared(_numbers, reader, f"{_CPUS}/online")
-    offline = shared(_offline, reader, online)
-    firsts = shared(lambda: _firsts(reader, online(), "package_cpus_list"))
-    usable = shared(_usable, reader)
+    cpuinfo_text = make_shared(lambda: require_known(read_text(reader, _CPUINFO), _CPUINFO))
+    cpuinfo = make_shared(lambda: parse_cpuinfo(cpuinfo_text()))
+    online = make_shared(_read_numbers, reader, f"{_CPUS}/online")
+    offline = make_shared(_list_offline, reader, online)
+    firsts = make_shared(lambda: _list_firsts(reader, online(), "package_cpus_list"))
+    usable = make_shared(_find_usable, reader)
     return Cpu(
         model=lazy(lambda: model_of(cpuinfo())[0]),
         vendor=lazy(lambda: model_of(cpuinfo())[1]),
         flags=lazy(lambda: flags_of(cpuinfo())),
         sockets=lazy(lambda: len(firsts())),
-        cores=lazy(lambda: _cores(reader, online())),
+        cores=lazy(lambda: _count_cores(reader, online())),
         threads=lazy(lambda: len(online())),
         first_of_sockets=lazy(firsts),
         offline=lazy(offline),
@@ -162,49 +162,49 @@ def collect(reader: Reader, facts: Facts) -> Cpu:  # noqa: ARG001 - the interfac
     )
 
 
-def _numbers(reader: Reader, path: str) -> tuple[int, ...]:
-    return derived(line(reader, path), path, number_list)
+def _read_numbers(reader: Reader, path: str) -> tuple[int, ...]:
+    return derive(read_line(reader, path), path, number_list)
 
 
-def _cores(reader: Reader, online: tuple[int, ...]) -> int:
+def _count_cores(reader: Reader, online: tuple[int, ...]) -> int:
     has_threads = hint(reader, f"{_CPUS}/smt/active").strip() != "0"
-    return len(_firsts(reader, online, "core_cpus_list")) if has_threads else len(online)
+    return len(_list_firsts(reader, online, "core_cpus_list")) if has_threads else len(online)
 
 
-def _firsts(reader: Reader, online: tuple[int, ...], name: str) -> tuple[int, ...]:
+def _list_firsts(reader: Reader, online: tuple[int, ...], name: str) -> tuple[int, ...]:
     """The first CPU of each socket or core. One file lists all CPUs of each, so few are read even with 256 CPUs."""
     left = set(online)
     firsts = []
     for cpu in online:
         if cpu in left:
-            left.difference_update(_numbers(reader, f"{_CPUS}/cpu{cpu}/topology/{name}"), (cpu,))
+            left.difference_update(_read_numbers(reader, f"{_CPUS}/cpu{cpu}/topology/{name}"), (cpu,))
             firsts.append(cpu)
     return tuple(firsts)
 
 
-def _offline(reader: Reader, online: Callable[[], tuple[int, ...]]) -> tuple[int, ...]:
+def _list_offline(reader: Reader, online: Callable[[], tuple[int, ...]]) -> tuple[int, ...]:
     """`offline` itself names slots for CPUs that may be plugged in later as well, so it is not asked."""
-    return tuple(sorted(set(_numbers(reader, f"{_CPUS}/present")) - set(online())))
+    return tuple(sorted(set(_read_numbers(reader, f"{_CPUS}/present")) - set(online())))
 
 
 def _siblings_off(reader: Reader, online: int, offline: int) -> int:
     """Half of the CPUs at most: each core that has lost both of its threads has lost one that SMT does not explain."""
-    is_off = if_absent(line(reader, f"{_CPUS}/smt/control"), "") in {"off", "forceoff"}
+    is_off = if_absent(read_line(reader, f"{_CPUS}/smt/control"), "") in {"off", "forceoff"}
     return min(offline, (online + offline) // 2) if is_off else 0
 
 
-def _usable(reader: Reader) -> tuple[int, str]:
+def _find_usable(reader: Reader) -> tuple[int, str]:
     return usable_of(find_allowed(reader, "1"), find_quota(reader, "1"))
 
 
 def find_allowed(reader: Reader, process: str) -> int:
     """The CPUs that the affinity of a process allows; `process` is its number, or self."""
     status = f"/proc/{process}/status"
-    rows = (row.partition(":") for row in require_known(text(reader, status), status).splitlines())
+    rows = (row.partition(":") for row in require_known(read_text(reader, status), status).splitlines())
     allowed = next((rest for key, _, rest in rows if key == "Cpus_allowed_list"), "")
     if not allowed:
         raise UnknownFact(f"{status} has no Cpus_allowed_list")
-    return len(parsed(number_list, allowed))
+    return len(parse_or_unknown(number_list, allowed))
 
 
 def find_quota(reader: Reader, process: str) -> Quota | None:
@@ -219,16 +219,16 @@ def group_folders(reader: Reader, process: str, controller: str) -> tuple[bool, 
 
     With version 1 of a controller, version 2 has none (hybrid set-up, mounted at .../unified).
     """
-    content = text(reader, f"/proc/{process}/cgroup")
+    content = read_text(reader, f"/proc/{process}/cgroup")
     if content is ABSENT:
         return False, ()
     groups = parse_groups(content)
     is_v1 = controller in groups
     mount = f"{GROUPS}/{controller}" if is_v1 else GROUPS
-    return is_v1, tuple(upwards(mount, groups.get(controller, groups.get("", "/"))))
+    return is_v1, tuple(walk_upwards(mount, groups.get(controller, groups.get("", "/"))))
 
 
-def upwards(mount: str, group: str) -> Iterator[str]:
+def walk_upwards(mount: str, group: str) -> Iterator[str]:
     """The folder of a control group, then of each one above it, the mount last."""
     while group.strip("/"):
         yield f"{mount}{group.rstrip('/')}"
@@ -237,12 +237,12 @@ def upwards(mount: str, group: str) -> Iterator[str]:
 
 
 def _limit_v2(reader: Reader, folder: str) -> Quota | None:
-    content = line(reader, f"{folder}/cpu.max")  # the root group has none
+    content = read_line(reader, f"{folder}/cpu.max")  # the root group has none
     cpus = None if content is ABSENT else parse_cpu_max(content)
     return None if cpus is None else Quota(cpus, f"{folder}/cpu.max")
 
 
 def _limit_v1(reader: Reader, folder: str) -> Quota | None:
-    quota = if_absent(integer(reader, f"{folder}/cpu.cfs_quota_us"), -1)
-    period = if_absent(integer(reader, f"{folder}/cpu.cfs_period_us"), 0) if quota > 0 else 0  # -1: no limit
+    quota = if_absent(read_integer(reader, f"{folder}/cpu.cfs_quota_us"), -1)
+    period = if_absent(read_integer(reader, f"{folder}/cpu.cfs_period_us"), 0) if quota > 0 else 0  # -1: no limit
     return Quota(quota / period, f"{folder}/cpu.cfs_quota_us") if period > 0 else None

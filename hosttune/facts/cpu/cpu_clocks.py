@@ -11,8 +11,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, lazy, shared
-from hosttune.facts.reading import derived, if_absent, integer, line, require_known, text
+from hosttune.facts.base import Fact, lazy, make_shared
+from hosttune.facts.reading import derive, if_absent, read_integer, read_line, read_text, require_known
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 
@@ -80,11 +80,11 @@ def running_of(loadavg: str) -> int:
 
 def collect(reader: Reader, facts: Facts) -> CpuClocks:
     return CpuClocks(
-        sockets=lazy(_sockets, reader, facts),
+        sockets=lazy(_read_sockets, reader, facts),
         counts_throttling=lazy(_counts_throttling, reader, facts),
-        boost=lazy(_boost, reader),
-        fastest_mhz=lazy(lambda: fastest_of(require_known(text(reader, _CPUINFO), _CPUINFO))),
-        running=lazy(lambda: derived(line(reader, _LOADAVG), _LOADAVG, running_of)),
+        boost=lazy(_read_boost, reader),
+        fastest_mhz=lazy(lambda: fastest_of(require_known(read_text(reader, _CPUINFO), _CPUINFO))),
+        running=lazy(lambda: derive(read_line(reader, _LOADAVG), _LOADAVG, running_of)),
     )
 
 
@@ -92,32 +92,32 @@ def _counts_throttling(reader: Reader, facts: Facts) -> bool:
     return any(_throttled_ms(reader, cpu) is not None for cpu in facts.cpu.first_of_sockets[:1])
 
 
-def _sockets(reader: Reader, facts: Facts) -> tuple[Socket, ...]:
-    return tuple(_socket(reader, facts, number, cpu) for number, cpu in enumerate(facts.cpu.first_of_sockets))
+def _read_sockets(reader: Reader, facts: Facts) -> tuple[Socket, ...]:
+    return tuple(_read_socket(reader, facts, number, cpu) for number, cpu in enumerate(facts.cpu.first_of_sockets))
 
 
-def _socket(reader: Reader, facts: Facts, number: int, cpu: int) -> Socket:
-    throttled: Callable[[], float] = shared(lambda: (_throttled_ms(reader, cpu) or 0) / 1000)
+def _read_socket(reader: Reader, facts: Facts, number: int, cpu: int) -> Socket:
+    throttled: Callable[[], float] = make_shared(lambda: (_throttled_ms(reader, cpu) or 0) / 1000)
     return Socket(
         name=f"socket {number}",
-        max_mhz=lazy(_mhz, reader, cpu, "cpuinfo_max_freq"),
-        limit_mhz=lazy(_mhz, reader, cpu, "scaling_max_freq"),
-        base_mhz=lazy(_mhz, reader, cpu, "base_frequency"),
+        max_mhz=lazy(_read_mhz, reader, cpu, "cpuinfo_max_freq"),
+        limit_mhz=lazy(_read_mhz, reader, cpu, "scaling_max_freq"),
+        base_mhz=lazy(_read_mhz, reader, cpu, "base_frequency"),
         throttled_s=lazy(throttled),
         throttled_percent=lazy(lambda: round(throttled() / max(facts.pressure.uptime_days * 864, 1), 1)),
     )
 
 
-def _mhz(reader: Reader, cpu: int, name: str) -> float:
-    return if_absent(integer(reader, f"{_CPUS}/cpu{cpu}/cpufreq/{name}"), 0) / 1000
+def _read_mhz(reader: Reader, cpu: int, name: str) -> float:
+    return if_absent(read_integer(reader, f"{_CPUS}/cpu{cpu}/cpufreq/{name}"), 0) / 1000
 
 
 def _throttled_ms(reader: Reader, cpu: int) -> int | None:
-    return if_absent(integer(reader, f"{_CPUS}/cpu{cpu}/thermal_throttle/package_throttle_total_time_ms"), None)
+    return if_absent(read_integer(reader, f"{_CPUS}/cpu{cpu}/thermal_throttle/package_throttle_total_time_ms"), None)
 
 
-def _boost(reader: Reader) -> str:
+def _read_boost(reader: Reader) -> str:
     """intel_pstate has a switch that says the opposite; others one of cpufreq's own."""
-    if (off := integer(reader, f"{_CPUS}/intel_pstate/no_turbo")) in (0, 1):
+    if (off := read_integer(reader, f"{_CPUS}/intel_pstate/no_turbo")) in (0, 1):
         return "off" if off else "on"
-    return {0: "off", 1: "on"}.get(if_absent(integer(reader, f"{_CPUS}/cpufreq/boost"), -1), "")
+    return {0: "off", 1: "on"}.get(if_absent(read_integer(reader, f"{_CPUS}/cpufreq/boost"), -1), "")

@@ -1,6 +1,6 @@
 """Who sets the clocks of the processors, and how eagerly.
 
-Source: kernel, Documentation/admin-guide/pm/cpufreq.rst, intel_pstate.rst, amd-pstate.rst. The first processor stands
+Source: kernel, Documentation/admin-guide/pm/cpufreq.rst, intel_pstate.rst, amd-pstate.rst. The first processor is
 for all; what differs between them is seen where the values are compared.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, lazy
-from hosttune.facts.reading import if_absent, line
+from hosttune.facts.reading import if_absent, read_line
 from hosttune.frozen import frozen
 
 if TYPE_CHECKING:
@@ -36,12 +36,12 @@ class Cpufreq(Fact):
 
 def collect(reader: Reader, facts: Facts) -> Cpufreq:  # noqa: ARG001 - the interface of all subjects
     return Cpufreq(
-        driver=lazy(_word, reader, "scaling_driver"),
-        governor=lazy(_word, reader, "scaling_governor"),
-        governors=lazy(lambda: tuple(_word(reader, "scaling_available_governors").split())),
-        preference=lazy(_word, reader, "energy_performance_preference"),
+        driver=lazy(_read_word, reader, "scaling_driver"),
+        governor=lazy(_read_word, reader, "scaling_governor"),
+        governors=lazy(lambda: tuple(_read_word(reader, "scaling_available_governors").split())),
+        preference=lazy(_read_word, reader, "energy_performance_preference"),
     )
 
 
-def _word(reader: Reader, name: str) -> str:
-    return if_absent(line(reader, f"{_FOLDER}/{name}"), "")
+def _read_word(reader: Reader, name: str) -> str:
+    return if_absent(read_line(reader, f"{_FOLDER}/{name}"), "")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, lazy
-from hosttune.facts.reading import if_absent, integer, line, names_in, require_known
+from hosttune.facts.reading import if_absent, names_in, read_integer, read_line, require_known
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 
@@ -28,7 +28,7 @@ class IdleState(Fact):
 
     name: str  # POLL, C1, C1E, C6, LPI-0 ...
     latency_us: int  # to wake from it, as the driver or the firmware says
-    is_disabled: bool  # somebody switched it off
+    is_disabled: bool  # someone switched it off
 
 
 @frozen
@@ -53,20 +53,20 @@ class Idle(Fact):
 
 def collect(reader: Reader, facts: Facts) -> Idle:  # noqa: ARG001 - the interface of all subjects
     return Idle(
-        driver=lazy(lambda: if_absent(line(reader, f"{_CPU}/cpuidle/current_driver"), "none")),
-        states=lazy(_states, reader),
-        limit=lazy(lambda: if_absent(line(reader, f"{_CPU}/cpu0/{LIMIT}"), "")),
+        driver=lazy(lambda: if_absent(read_line(reader, f"{_CPU}/cpuidle/current_driver"), "none")),
+        states=lazy(_read_states, reader),
+        limit=lazy(lambda: if_absent(read_line(reader, f"{_CPU}/cpu0/{LIMIT}"), "")),
     )
 
 
-def _states(reader: Reader) -> tuple[IdleState, ...]:
+def _read_states(reader: Reader) -> tuple[IdleState, ...]:
     folder = f"{_CPU}/cpu0/cpuidle"
     names = sorted(filter(_STATE.fullmatch, names_in(reader, folder)), key=lambda name: int(name[5:]))
     return tuple(
         IdleState(
-            name=require_known(line(reader, f"{folder}/{name}/name"), name),
-            latency_us=require_known(integer(reader, f"{folder}/{name}/latency"), name),
-            is_disabled=integer(reader, f"{folder}/{name}/disable") == 1,
+            name=require_known(read_line(reader, f"{folder}/{name}/name"), name),
+            latency_us=require_known(read_integer(reader, f"{folder}/{name}/latency"), name),
+            is_disabled=read_integer(reader, f"{folder}/{name}/disable") == 1,
         )
         for name in names
     )

@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, lazy
-from hosttune.facts.reading import line, names_in, require_known
+from hosttune.facts.reading import names_in, read_line, require_known
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 
@@ -57,15 +57,15 @@ class Vulnerabilities(Fact):
 
 def collect(reader: Reader, facts: Facts) -> Vulnerabilities:
     return Vulnerabilities(
-        all=lazy(_all, reader),
+        all=lazy(_read_all, reader),
         switched_off=lazy(lambda: tuple(word for word in facts.kernel.command_line if _OFF.fullmatch(word))),
-        is_smt_on=lazy(lambda: line(reader, _SMT) == "1"),
+        is_smt_on=lazy(lambda: read_line(reader, _SMT) == "1"),
     )
 
 
-def _all(reader: Reader) -> tuple[Vulnerability, ...]:
-    return tuple(Vulnerability(name, lazy(_status, reader, name)) for name in names_in(reader, _FOLDER))
+def _read_all(reader: Reader) -> tuple[Vulnerability, ...]:
+    return tuple(Vulnerability(name, lazy(_read_status, reader, name)) for name in names_in(reader, _FOLDER))
 
 
-def _status(reader: Reader, name: str) -> str:
-    return require_known(line(reader, f"{_FOLDER}/{name}"), f"{_FOLDER}/{name}")
+def _read_status(reader: Reader, name: str) -> str:
+    return require_known(read_line(reader, f"{_FOLDER}/{name}"), f"{_FOLDER}/{name}")

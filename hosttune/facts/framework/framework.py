@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from hosttune.facts.base import Fact, UnknownFact, whole
+from hosttune.facts.base import Fact, UnknownFact, read_at_once
 from hosttune.frozen import frozen
 from hosttune.host.door import Completed
 from hosttune.host.secrets import mask_text
@@ -89,50 +89,52 @@ def parse(output: str, name: str) -> InterpreterReport:
             except (ValueError, RecursionError):
                 break
             if isinstance(said, dict):
-                return _made(name, said)
-    return silent(name, "its answer is not what was asked for")
+                return _make_report(name, said)
+    return report_silent(name, "its answer is not what was asked for")
 
 
-def silent(name: str, problem: str) -> InterpreterReport:
+def report_silent(name: str, problem: str) -> InterpreterReport:
     """One that did not answer."""
-    return InterpreterReport(name, _plain(problem), "", False, "", "", False, False, 0, (), "")
+    return InterpreterReport(name, _clean_text(problem), "", False, "", "", False, False, 0, (), "")
 
 
-def _made(name: str, said: Mapping[str, Any]) -> InterpreterReport:
+def _make_report(name: str, said: Mapping[str, Any]) -> InterpreterReport:
     devices = said.get("devices")
     listed = said.get("architectures")
-    architectures = [_plain(one) for one in listed[:_WORDS]] if isinstance(listed, list) else []
-    missing, error = _plain(said.get("missing")), _plain(said.get("error"))
+    architectures = [_clean_text(one) for one in listed[:_WORDS]] if isinstance(listed, list) else []
+    missing, error = _clean_text(said.get("missing")), _clean_text(said.get("error"))
     lacks_torch = missing == "torch"
     return InterpreterReport(
         name=name,
         problem=error or (f"a module of torch is missing: {missing}" if missing and not lacks_torch else ""),
-        python=_plain(said.get("python")),
-        has_torch=bool(_plain(said.get("torch"))),
-        torch=_plain(said.get("torch")),
-        cuda=_plain(said.get("cuda")),
-        is_rocm=bool(_plain(said.get("hip"))),
+        python=_clean_text(said.get("python")),
+        has_torch=bool(_clean_text(said.get("torch"))),
+        torch=_clean_text(said.get("torch")),
+        cuda=_clean_text(said.get("cuda")),
+        is_rocm=bool(_clean_text(said.get("hip"))),
         is_available=said.get("available") is True,
         devices=devices if isinstance(devices, int) and 0 <= devices < 1024 else 0,
         architectures=tuple(one for one in architectures if re.fullmatch(r"(?:sm|compute)_\d+[af]?", one)),
-        nccl=_plain(said.get("nccl")),
+        nccl=_clean_text(said.get("nccl")),
     )
 
 
-def _plain(value: object) -> str:
+def _clean_text(value: object) -> str:
     """A text of a user's on one line: bounded, masked, without what is not printable."""
     spelled = value[: 4 * _TEXT] if isinstance(value, str) else ""
     return mask_text("".join(one if one.isprintable() else " " for one in spelled))[:_TEXT].strip()
 
 
 def collect(reader: Reader, facts: Facts) -> Framework:
-    return whole(Framework, _framework, reader, facts)
+    return read_at_once(Framework, _read_framework, reader, facts)
 
 
-def _framework(reader: Reader, facts: Facts) -> Framework:
+def _read_framework(reader: Reader, facts: Facts) -> Framework:
     if reader.persistent_only:
         return Framework(())
-    found = [_answer(reader.query(("python-at", path, "torch"), timeout_s=_TIMEOUT_S), path) for path in _named(facts)]
+    found = [
+        _answer(reader.query(("python-at", path, "torch"), timeout_s=_TIMEOUT_S), path) for path in _find_named(facts)
+    ]
     try:
         ranks = facts.jobs.pythons
     except UnknownFact:
@@ -145,13 +147,13 @@ def _framework(reader: Reader, facts: Facts) -> Framework:
     for one in chosen:
         answer = reader.query(("python-of", str(one.pid), "torch"), timeout_s=_TIMEOUT_S)
         if isinstance(answer, Unreadable):
-            unasked.append(_plain(f"{one.name}: {answer.reason}"))
+            unasked.append(_clean_text(f"{one.name}: {answer.reason}"))
         else:
             found.append(_answer(answer, one.name))
     return Framework(tuple(found), tuple(unasked))
 
 
-def _named(facts: Facts) -> tuple[str, ...]:
+def _find_named(facts: Facts) -> tuple[str, ...]:
     return tuple(sorted(facts.asked.pythons))[:_MOST]
 
 
@@ -160,5 +162,5 @@ def _answer(answer: Answer[Completed], name: str) -> InterpreterReport:
         if answer.status == 0:
             return parse(answer.text, name)
         said = answer.errors.strip().splitlines() or [f"it ended with status {answer.status}"]
-        return silent(name, said[-1])
-    return silent(name, "there is no such interpreter" if isinstance(answer, Absent) else answer.reason)
+        return report_silent(name, said[-1])
+    return report_silent(name, "there is no such interpreter" if isinstance(answer, Absent) else answer.reason)

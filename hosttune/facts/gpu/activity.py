@@ -62,21 +62,23 @@ def parse(output: str) -> tuple[GpuActivity, ...]:
         elif len(words) == len(names) and words[:1] and (index := parse_digits(words[0], -1)) >= 0:
             rows.setdefault(index, []).append(dict(zip(names, words, strict=True)))
     return tuple(
-        GpuActivity(index, _column(said, "sm"), _column(said, "pwr"), max(_column(said, "fb"), default=0))
+        GpuActivity(
+            index, _read_column(said, "sm"), _read_column(said, "pwr"), max(_read_column(said, "fb"), default=0)
+        )
         for index, said in sorted(rows.items())
     )
 
 
-def _column(rows: list[Mapping[str, str]], name: str) -> tuple[int, ...]:
+def _read_column(rows: list[Mapping[str, str]], name: str) -> tuple[int, ...]:
     found = (parse_digits(row.get(name, ""), None) for row in rows)
     return tuple(one for one in found if one is not None)
 
 
 def collect(reader: Reader, facts: Facts) -> Activity:
-    return Activity(lazy(_gpus, reader, facts))
+    return Activity(lazy(_read_gpus, reader, facts))
 
 
-def _gpus(reader: Reader, facts: Facts) -> tuple[GpuActivity, ...]:
+def _read_gpus(reader: Reader, facts: Facts) -> tuple[GpuActivity, ...]:
     if not facts.work.gpu_processes:
         return ()
     answer = ask(reader, ASK, timeout_s=_TIMEOUT_S)

@@ -41,7 +41,7 @@ _VERSION = regex(r"^ (?:\*\*\*|   ) (\S+) -?\d+(?: .*)?$")
 _PHASED = regex(r"^ {5}(\S+) -?\d+ \(phased (\d{1,3})%\)$")
 _SOURCE = regex(r"^ {8,}-?\d+ (\S(?:.*\S)?)\s*$")
 _PASSWORD = regex(r"//[^/@\s]*@")
-# What stands beside a driver of any origin.
+# What is beside a driver of any origin.
 BESIDE = regex(
     r"nvidia-(?:fabricmanager|imex|modprobe|settings|xconfig|persistenced|powerd)(?:-\d+)?|libnvidia-nscq(?:-\d+)?|nvlsm|"
     r"cuda-drivers-fabricmanager(?:-\d+)?"
@@ -148,7 +148,7 @@ class Archives(Fact):
     @property
     def origins(self) -> tuple[str, ...]:
         """Whose archives the driver is from, sorted, each once; versions that no archive has say nothing, nor does what
-        stands beside a driver of any origin (Fabric Manager, nvidia-settings)."""
+        is beside a driver of any origin (Fabric Manager, nvidia-settings)."""
         of_driver = (offer for name, offer in self.packages.items() if not BESIDE.fullmatch(name))
         return tuple(sorted({offer.installed_from for offer in of_driver} - {""}))
 
@@ -184,7 +184,7 @@ def releases_in(output: str) -> tuple[tuple[Mapping[str, str], int], ...]:
     for line in output.splitlines():
         if release := _RELEASE.match(line):
             if found:
-                found[-1][0].update(_field(one) for one in release[1].split(","))
+                found[-1][0].update(_split_field(one) for one in release[1].split(","))
         elif site := _SITE.match(line):
             if found:
                 found[-1][0]["site"] = site[1]
@@ -195,7 +195,7 @@ def releases_in(output: str) -> tuple[tuple[Mapping[str, str], int], ...]:
     return tuple(one for one in found if one[0]["source"] != _STATUS)
 
 
-def _field(word: str) -> tuple[str, str]:
+def _split_field(word: str) -> tuple[str, str]:
     name, _, value = word.partition("=")
     return name, value
 
@@ -242,12 +242,12 @@ def parse_policy(
     not know are not in it. Of what is installed `installed_now` (name -> version) knows better where it has the name:
     on an overlay, where a plan is tried, apt speaks of the host below."""
     offers = {}
-    for name, lines in _blocks(output):
+    for name, lines in _split_blocks(output):
         fields = dict(line.strip().partition(": ")[::2] for line in lines[:2])
-        installed, candidate = (_version(fields.get(key, "")) for key in ("Installed", "Candidate"))
+        installed, candidate = (_parse_version(fields.get(key, "")) for key in ("Installed", "Candidate"))
         installed = installed_now.get(name, installed)
-        sources = tuple(_sources(lines))
-        origins = _origins(sources, archives)
+        sources = tuple(_parse_sources(lines))
+        origins = _name_origins(sources, archives)
         phased = next(
             (int(match[2]) for line in lines if (match := _PHASED.match(line)) and match[1] == candidate), 100
         )
@@ -257,7 +257,7 @@ def parse_policy(
     return MappingProxyType(offers)
 
 
-def _blocks(output: str) -> Iterable[tuple[str, list[str]]]:
+def _split_blocks(output: str) -> Iterable[tuple[str, list[str]]]:
     name, lines = "", list[str]()
     for line in output.splitlines():
         if line[:1].strip() and line.endswith(":"):
@@ -270,11 +270,11 @@ def _blocks(output: str) -> Iterable[tuple[str, list[str]]]:
         yield name, lines
 
 
-def _version(spelled: str) -> str:
+def _parse_version(spelled: str) -> str:
     return "" if spelled == _NONE else spelled
 
 
-def _sources(lines: Iterable[str]) -> Iterable[tuple[str, str]]:
+def _parse_sources(lines: Iterable[str]) -> Iterable[tuple[str, str]]:
     """(version, archive) as the version table shows them."""
     version = ""
     for line in lines:
@@ -285,7 +285,7 @@ def _sources(lines: Iterable[str]) -> Iterable[tuple[str, str]]:
             version = match[1]
 
 
-def _origins(sources: Iterable[tuple[str, str]], archives: Mapping[str, str]) -> dict[str, str]:
+def _name_origins(sources: Iterable[tuple[str, str]], archives: Mapping[str, str]) -> dict[str, str]:
     """Version -> the word for who has it; where several have, Ubuntu before the others, then the first."""
     found: dict[str, list[str]] = {}
     for version, source in sources:
@@ -320,16 +320,16 @@ def _not_asked(names: str) -> Mapping[str, Offer]:
 
 
 def collect(reader: Reader, facts: Facts) -> Archives:
-    return Archives(lazy(_offers, reader, facts), Lookup(lambda names: _others(reader, facts, names.split())))
+    return Archives(lazy(_read_offers, reader, facts), Lookup(lambda names: _read_others(reader, facts, names.split())))
 
 
-def _others(reader: Reader, facts: Facts, names: list[str]) -> Mapping[str, Offer]:
+def _read_others(reader: Reader, facts: Facts, names: list[str]) -> Mapping[str, Offer]:
     """Dpkg's own account goes first: an overlay has it, and apt knows the host below."""
     packages = facts.packages
     return policy_of(reader, names, {name: packages[name].version for name in names if packages[name].is_installed})
 
 
-def _offers(reader: Reader, facts: Facts) -> Mapping[str, Offer]:
+def _read_offers(reader: Reader, facts: Facts) -> Mapping[str, Offer]:
     versions = {package.name: package.version for package in facts.driver.packages}
     found = policy_of(reader, versions, versions)
     if len(found) > MOST_PACKAGES:

@@ -22,18 +22,18 @@ KINDS: Final = ("lts", "production", "new")  # NVIDIA's long-term, production an
 _FIELDS: Final = ("branch", "number", "kind", "end of support", "oldest generation", "newest generation")
 _HINT: Final = "a row has six fields: branch 640 lts 2030-06 turing blackwell, with - for what is not known"
 _NOTHING: Final = "-"
-_GONE: Final = "gone"  # support has ended, nobody says when
+_GONE: Final = "gone"  # support has ended, no one says when
 _LINES: Final = 1000  # of a file
 
 
 @frozen
 class Branch:
-    """One driver branch. Empty texts are what nobody has told."""
+    """One driver branch. Empty texts are what no one has told."""
 
     number: int
     kind: str  # lts | production | new
     ends: str  # the month in which NVIDIA's support ends, 2028-06; empty where it is not told
-    is_gone: bool  # NVIDIA's matrix does not name it any more: its support has ended, nobody says when
+    is_gone: bool  # NVIDIA's matrix does not name it any more: its support has ended, no one says when
     first: str  # the oldest generation that it drives
     last: str  # the newest
     of: str = ""  # the file of the site that says so; empty for the package's own table
@@ -69,20 +69,20 @@ def parse_rows(text: str, path: str, *, is_own: bool = False) -> Mapping[int, Br
         if number > _LINES:
             faults.append(Fault(Where(path, number), f"it has more than {_LINES} lines", _HINT))
             break
-        fault = _fault(words)
+        fault = _find_fault(words)
         if not fault and int(words[1]) in rows:
             fault = ("number", f"branch {words[1]} has a row already", "one row for each branch")
         if fault:
             faults.append(Fault(Where(path, number, fault[0]), *fault[1:]))
         else:
-            row = _row(words, "" if is_own else path)
+            row = _parse_row(words, "" if is_own else path)
             rows[row.number] = row
     if faults:
         raise BadInput(faults)
     return MappingProxyType(rows)
 
 
-def _fault(words: list[str]) -> tuple[str, str, str] | None:
+def _find_fault(words: list[str]) -> tuple[str, str, str] | None:
     """(field, what is wrong, what to write) of a row."""
     if len(words) != len(_FIELDS):
         return "", f"it has {len(words)} fields", _HINT
@@ -103,7 +103,7 @@ def _fault(words: list[str]) -> tuple[str, str, str] | None:
     return None
 
 
-def _row(words: list[str], of: str) -> Branch:
+def _parse_row(words: list[str], of: str) -> Branch:
     _, number, kind, ends, first, last = ("" if word == _NOTHING else word for word in words)
     is_gone = ends == _GONE
     return Branch(int(number), kind, "" if is_gone else ends, is_gone=is_gone, first=first, last=last, of=of)

@@ -36,7 +36,7 @@ _BRANCH = regex(r"([1-9]\d{2})(?:\.|$)")
 @frozen
 class Branches(Fact):
     """The rows, and how old the package's own are. A file of the site that cannot be followed leaves none: it may say
-    what nobody else does."""
+    what no one else does."""
 
     rows: Mapping[int, Branch]  # by number
     as_of: str  # the day of NVIDIA's support matrix

@@ -85,27 +85,27 @@ def error_in(log: str, config: Callable[[], str] = str) -> BuildError:
         cause = next((cause for word, cause in _CAUSES.items() if word in line), "")
         if cause == OLD_COMPILER:
             built_by = next((found for one in lines if (found := _BUILT_BY.match(one))), None)
-            return BuildError(_words(line), cause, _named(built_by) or compiler_of(config()))
+            return BuildError(_cut_to_error(line), cause, _format_match(built_by) or compiler_of(config()))
         if cause:
-            return BuildError(_words(line) or line.strip()[:_LONGEST], cause)
+            return BuildError(_cut_to_error(line) or line.strip()[:_LONGEST], cause)
         if match := _NO_PROGRAM.match(line):
             return BuildError(line.strip()[:_LONGEST], NO_TOOL, match[1])
         if _NEWER_LIBRARY.search(line):
             return BuildError(line.strip()[:_LONGEST], NEWER_RELEASE)
-        first = first or _words(line)
+        first = first or _cut_to_error(line)
     return BuildError(first)
 
 
-def _words(line: str) -> str:
+def _cut_to_error(line: str) -> str:
     """A line of an error from its mark on; empty without one."""
     starts = [place for word in _ERRORS if (place := line.find(word)) >= 0]
     return line[min(starts) :][:_LONGEST].strip(" *") if starts else ""
 
 
-def _named(match: re.Match[str] | None) -> str:
+def _format_match(match: re.Match[str] | None) -> str:
     return f"gcc-{match[1] or match[2]}" if match else ""
 
 
 def compiler_of(config: str) -> str:
     """The compiler that built a kernel, by its /boot/config: gcc-12; empty where that does not tell."""
-    return _named(next((found for line in config.splitlines() if (found := _CONFIGURED.match(line))), None))
+    return _format_match(next((found for line in config.splitlines() if (found := _CONFIGURED.match(line))), None))

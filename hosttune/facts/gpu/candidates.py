@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hosttune.facts.apt_decisions import decisions_about_offer, join_decisions, way_to_sources
-from hosttune.facts.base import Fact, UnknownFact, whole
+from hosttune.facts.base import Fact, UnknownFact, read_at_once
 from hosttune.facts.gpu.components import turn_on
 from hosttune.facts.gpu.package_roles import PackageRole, role_of
 from hosttune.frozen import frozen
@@ -82,7 +82,7 @@ def parse_devices(output: str) -> tuple[Candidate, ...]:
     for section in parse_sections(output):
         for words in section.drivers:
             match = _DRIVER.fullmatch(words.strip())
-            candidate = _candidate(match[1]) if match else None
+            candidate = _parse_candidate(match[1]) if match else None
             if match and candidate:
                 third, best = match[2] == "third-party", "recommended" in match[4].split()
                 known = found.get(candidate.name, candidate)
@@ -92,12 +92,12 @@ def parse_devices(output: str) -> tuple[Candidate, ...]:
     return tuple(found[name] for name in sorted(found))
 
 
-def _candidate(name: str) -> Candidate | None:
+def _parse_candidate(name: str) -> Candidate | None:
     match = PACKAGE.fullmatch(name)
     return Candidate(name, int(match[1]), bool(match[2]), bool(match[3]), False, False, "") if match else None
 
 
-def refusal(answer: Completed) -> str:
+def describe_refusal(answer: Completed) -> str:
     """What `devices` said instead of sections, as one line; empty where it answered, or said nothing at all."""
     if parse_sections(answer.text):
         return ""
@@ -112,7 +112,7 @@ def merge(offered: Iterable[Candidate], providers: dict[str, str]) -> tuple[Cand
     """The candidates of `devices` with the module packages of `list`; a name that only `list` has counts too."""
     by_name = {candidate.name: candidate for candidate in offered}
     for name in providers:
-        candidate = _candidate(name)
+        candidate = _parse_candidate(name)
         if candidate:
             by_name.setdefault(name, candidate)
     return tuple(replace(by_name[name], modules=providers.get(name, "")) for name in sorted(by_name))
@@ -120,22 +120,22 @@ def merge(offered: Iterable[Candidate], providers: dict[str, str]) -> tuple[Cand
 
 def collect(reader: Reader, facts: Facts) -> Candidates:
     """Ask `ubuntu-drivers`: slow, so rules touch this fact only where a driver is to be chosen."""
-    return whole(Candidates, _candidates, reader, facts)
+    return read_at_once(Candidates, _read_candidates, reader, facts)
 
 
-def _candidates(reader: Reader, facts: Facts) -> Candidates:
+def _read_candidates(reader: Reader, facts: Facts) -> Candidates:
     answer = reader.query(DEVICES, timeout_s=TIMEOUT_S)
     if isinstance(answer, Unreadable):
         reason = type(answer.reason)(f"{answer.reason}{_why_slow(reader)}")
         raise UnknownFact(prefix_reason("ubuntu-drivers devices", reason))
     if isinstance(answer, Absent):
-        return _in_lists(_missing(facts), facts)
-    said = refusal(answer)
+        return _in_lists(_why_missing(facts), facts)
+    said = describe_refusal(answer)
     if said:
         rights = "" if reader.is_privileged else " (as root it may: run hosttune with sudo)"
-        none = _none(f"`ubuntu-drivers devices` gave no list{rights}: {said}")
+        none = _make_none(f"`ubuntu-drivers devices` gave no list{rights}: {said}")
         return replace(none, way_out=way_to_sources(facts, said) or SEE)
-    listed = _listed(reader)
+    listed = _ask_candidates(reader)
     providers = parse_list(listed.text) if isinstance(listed, Completed) else {}
     packages = merge(parse_devices(answer.text), providers)
     if not packages:
@@ -157,7 +157,7 @@ def _in_lists(none: Candidates, facts: Facts) -> Candidates:
         named = {
             one.name: found
             for one in facts.packaging.packages.values()
-            if one.tells and (found := _candidate(one.name))
+            if one.tells and (found := _parse_candidate(one.name))
         }
         if not named:
             return none
@@ -173,42 +173,42 @@ def _in_lists(none: Candidates, facts: Facts) -> Candidates:
     return Candidates(source, packages, "", is_manual=False, models={}) if packages else none
 
 
-def _listed(reader: Reader) -> Answer[Completed]:
+def _ask_candidates(reader: Reader) -> Answer[Completed]:
     answer = reader.query(LIST, timeout_s=TIMEOUT_S)
     if isinstance(answer, Completed) and answer.status == 2:  # usage: the option is unknown
         return reader.query(OLD_LIST, timeout_s=TIMEOUT_S)
     return answer
 
 
-def _none(problem: str) -> Candidates:
+def _make_none(problem: str) -> Candidates:
     return Candidates("", (), problem, is_manual=False, models={})
 
 
-def _missing(facts: Facts) -> Candidates:
+def _why_missing(facts: Facts) -> Candidates:
     """Ubuntu's images for servers and clouds leave the program out."""
     problem, install = "`ubuntu-drivers` is not installed", "sudo apt-get install ubuntu-drivers-common"
     try:
         if facts.os.is_ubuntu:
-            return replace(_none(f"{problem}: {install}"), way_out=f"sudo apt-get update && {install}")
-        return _none(f"`ubuntu-drivers` is Ubuntu's own, and this is {facts.os.name or facts.os.id}")
+            return replace(_make_none(f"{problem}: {install}"), way_out=f"sudo apt-get update && {install}")
+        return _make_none(f"`ubuntu-drivers` is Ubuntu's own, and this is {facts.os.name or facts.os.id}")
     except UnknownFact:
-        return _none(problem)
+        return _make_none(problem)
 
 
 def _why_empty(reader: Reader, facts: Facts) -> Candidates:
     lists = reader.list("/var/lib/apt/lists")
     if lists is ABSENT or (isinstance(lists, tuple) and not any("_Packages" in name for name in lists)):
-        return replace(_none(f"apt's package lists are missing: {_UPDATE}"), way_out=_UPDATE)
+        return replace(_make_none(f"apt's package lists are missing: {_UPDATE}"), way_out=_UPDATE)
     offered = "`ubuntu-drivers` offers no package for the GPUs of this host"
     if decided := join_decisions(decisions_about_offer(facts)):
-        return _none(f"{offered}: {decided.what}")
+        return _make_none(f"{offered}: {decided.what}")
     try:
         missing = tuple(one for one in ("restricted", "multiverse") if one in facts.components.off)
     except UnknownFact:
-        return _none(f"{offered} (is the restricted component enabled?)")
+        return _make_none(f"{offered} (is the restricted component enabled?)")
     if not missing:
-        return _none(f"{offered}, and restricted and multiverse are on")
-    return replace(_none(f"{offered}; {turn_on(missing)}"), way_out=turn_on(missing))
+        return _make_none(f"{offered}, and restricted and multiverse are on")
+    return replace(_make_none(f"{offered}; {turn_on(missing)}"), way_out=turn_on(missing))
 
 
 def _why_slow(reader: Reader) -> str:

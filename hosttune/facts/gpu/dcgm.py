@@ -35,13 +35,13 @@ class Dcgm(Fact):
 
 def collect(reader: Reader, facts: Facts) -> Dcgm:  # noqa: ARG001 - the interface of all subjects
     return Dcgm(
-        version=lazy(_version, facts),
+        version=lazy(_read_version, facts),
         engines=lazy(lambda: len(facts.processes[_ENGINE].commands)),
         is_too_old=lazy(_is_too_old, facts),
     )
 
 
-def _version(facts: Facts) -> str:
+def _read_version(facts: Facts) -> str:
     found = [upstream_of(facts.packages[name].version) for name in facts.packages.names if _PACKAGE.fullmatch(name)]
     return sorted_versions(found)[-1] if found else ""
 

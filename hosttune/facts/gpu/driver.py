@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, any_known, attempt, lazy, raw, shared
+from hosttune.facts.base import Fact, UnknownFact, any_known, attempt, get_raw, lazy, make_shared
 from hosttune.facts.gpu.build_log import BuildError, error_in
 from hosttune.facts.gpu.driver_modules import (
     DkmsBuild,
@@ -23,7 +23,7 @@ from hosttune.facts.gpu.driver_modules import (
     kernels_of_interest,
     modules_of,
 )
-from hosttune.facts.gpu.gpu_holders import GpuHolder, holders
+from hosttune.facts.gpu.gpu_holders import GpuHolder, find_holders
 from hosttune.facts.gpu.package_roles import (
     BRINGS_MODULES,
     MOST_PACKAGES,
@@ -36,7 +36,7 @@ from hosttune.facts.gpu.package_roles import (
     role_of,
 )
 from hosttune.facts.packages import INTERRUPTED, is_unfinished
-from hosttune.facts.reading import all_sure, is_there, line, require_known, sure, text
+from hosttune.facts.reading import all_sure, is_there, read_line, read_text, require_known, require_sure
 from hosttune.facts.versions import sorted_versions, upstream_of
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
@@ -50,8 +50,16 @@ if TYPE_CHECKING:
     from hosttune.host.door import Reader
 
 __all__ = [
-    "DkmsBuild", "Driver", "DriverModule", "DriverPackage", "branch_and_flavour", "collect", "is_driver_package",
-    "library_version", "parse_loaded", "transitional",
+    "DkmsBuild",
+    "Driver",
+    "DriverModule",
+    "DriverPackage",
+    "branch_and_flavour",
+    "collect",
+    "find_transitional",
+    "is_driver_package",
+    "library_version",
+    "parse_loaded",
 ]  # fmt: skip
 
 _VERSION = r"(\d{2,}\.\d+(?:\.\d+)*)"
@@ -151,7 +159,7 @@ class Driver(Fact):
 
     @property
     def is_on_disk(self) -> bool:
-        """It is installed; or it is loaded, and its module lies in /lib/modules, though nobody knows who brought it."""
+        """It is installed; or it is loaded, and its module is in /lib/modules, though no one knows who brought it."""
         return self.is_installed or (self.is_loaded and bool(self.kernels_with_module))
 
     @property
@@ -178,7 +186,7 @@ class Driver(Fact):
     @property
     def transitional(self) -> tuple[str, ...]:
         """Empty steps to another branch: nvidia-driver-570 at version 580.x."""
-        return transitional((package.name, package.version) for package in self.packages)
+        return find_transitional((package.name, package.version) for package in self.packages)
 
     @property
     def fabricmanager_version(self) -> str:
@@ -228,7 +236,7 @@ def branch_and_flavour(packages: Iterable[tuple[str, str]], is_open: object = No
     real = sorted({(int(one.branch), one.is_server) for one in names if one.branch and one.base in _REAL})
     if real:
         branch, is_server = real[-1]
-        kinds = _kinds((str(branch), is_server), names)
+        kinds = _find_kinds((str(branch), is_server), names)
         opened = bool(kinds) and (kinds == {True} or (len(kinds) > 1 and is_open is True))
         return str(branch), "-".join(word for word in ("server" if is_server else "", "open" if opened else "") if word)
     for name in _UNNUMBERED:
@@ -237,7 +245,7 @@ def branch_and_flavour(packages: Iterable[tuple[str, str]], is_open: object = No
     return "", ""
 
 
-def _kinds(wanted: tuple[str, bool], names: Iterable[PackageName]) -> set[bool]:
+def _find_kinds(wanted: tuple[str, bool], names: Iterable[PackageName]) -> set[bool]:
     """Whether packages of the open or the closed module are among these. A metapackage without -open whose twin with it
     is there is an empty step to that one: nvidia-driver-615 depends on nvidia-driver-615-open, and of two that bring
     something each excludes the other. Modules of both kinds can lie side by side."""
@@ -246,7 +254,7 @@ def _kinds(wanted: tuple[str, bool], names: Iterable[PackageName]) -> set[bool]:
     return {one.is_open for one in found if one.is_open or one.base not in opened}
 
 
-def transitional(packages: Iterable[tuple[str, str]]) -> tuple[str, ...]:
+def find_transitional(packages: Iterable[tuple[str, str]]) -> tuple[str, ...]:
     """Of (name, version) pairs of installed packages those whose own number is not the branch that they bring: by
     their version, or because another branch is there, which would exclude them if they brought something
     (nvidia-driver-550-server 550.163.01 leads to 570-server); and for a modules metapackage, which is versioned as the
@@ -277,12 +285,16 @@ def transitional(packages: Iterable[tuple[str, str]]) -> tuple[str, ...]:
 
 
 def collect(reader: Reader, facts: Facts) -> Driver:
-    loaded, packages, folder = shared(_loaded, reader), shared(_packages, facts), shared(ModuleFolder, reader, facts)
-    named = shared(_named, facts)
+    loaded, packages, folder = (
+        make_shared(_read_loaded, reader),
+        make_shared(_find_packages, facts),
+        make_shared(ModuleFolder, reader, facts),
+    )
+    named = make_shared(_find_branch_and_flavour, facts)
     return Driver(
         loaded_version=lazy(lambda: loaded()[0]),
         is_open=lazy(lambda: loaded()[1]),
-        userspace_version=lazy(_userspace, reader),
+        userspace_version=lazy(_read_userspace, reader),
         has_plain_nvml=lazy(lambda: any(is_there(reader, f"{folder}/{_PLAIN_NVML}") for folder in _LIBRARY_FOLDERS)),
         packages=lazy(packages),
         branch=lazy(lambda: named()[0]),
@@ -290,28 +302,28 @@ def collect(reader: Reader, facts: Facts) -> Driver:
         has_module_for_running_kernel=lazy(lambda: folder().has(facts.kernel.release)),
         kernels_with_module=lazy(lambda: folder().with_module),
         nouveau_bound=lazy(lambda: "nouveau" in facts.gpus.drivers),
-        runfile=lazy(_runfile, reader),
+        runfile=lazy(_has_runfile, reader),
         modules=lazy(lambda: modules_of(reader, folder(), kernels_of_interest(facts))),
         has_module_for_next_kernel=lazy(has_module_for_next, facts, folder),
         dkms=lazy(dkms_builds, reader, folder),
         failed_others=lazy(failed_others, reader, folder),
         half_way=lazy(lambda: _half_way(packages(), facts)),
-        holders=lazy(holders, reader, facts),
+        holders=lazy(find_holders, reader, facts),
         is_vgpu_manager=lazy(_is_vgpu_manager, reader),
-        lacks_uvm=lazy(lambda: not is_there(reader, _UVM) and _modprobe(reader) is not True),
+        lacks_uvm=lazy(lambda: not is_there(reader, _UVM) and _read_modprobe(reader) is not True),
         installer_error=lazy(_installer_error, reader),
         installer_build=lazy(_installer_build, reader, facts),
-        has_plain_modprobe=lazy(lambda: _modprobe(reader) is False),
+        has_plain_modprobe=lazy(lambda: _read_modprobe(reader) is False),
     )
 
 
-def _named(facts: Facts) -> tuple[str, str]:
+def _find_branch_and_flavour(facts: Facts) -> tuple[str, str]:
     """(branch, flavour)."""
     there = [(one.name, one.version) for one in facts.driver.packages]
     return branch_and_flavour(there, attempt(_built_open, facts))
 
 
-def _modprobe(reader: Reader) -> bool | None:
+def _read_modprobe(reader: Reader) -> bool | None:
     """Whether nvidia-modprobe runs as root when a user starts it; None where there is none."""
     found = reader.stat(NVIDIA_MODPROBE)
     if found is ABSENT:
@@ -320,14 +332,14 @@ def _modprobe(reader: Reader) -> bool | None:
     return known.uid == 0 and bool(known.mode & _SETUID)
 
 
-def _loaded(reader: Reader) -> tuple[str, bool]:
+def _read_loaded(reader: Reader) -> tuple[str, bool]:
     """Version and openness of the loaded module. A proprietary one taints the kernel, and itself says P."""
-    content = attempt(text, reader, "/proc/driver/nvidia/version")
+    content = attempt(read_text, reader, "/proc/driver/nvidia/version")
     if isinstance(content, str) and (found := parse_loaded(content))[0]:
         return found
-    version = attempt(line, reader, "/sys/module/nvidia/version")
+    version = attempt(read_line, reader, "/sys/module/nvidia/version")
     if isinstance(version, str):
-        taint = line(reader, "/sys/module/nvidia/taint")
+        taint = read_line(reader, "/sys/module/nvidia/taint")
         return version, isinstance(taint, str) and "P" not in taint
     all_sure((content, version))
     if reader.stat("/sys/module") is ABSENT:
@@ -339,20 +351,20 @@ def _built_open(facts: Facts) -> bool | None:
     """Whether the module that the next boot loads is the open one, or the loaded one where no file tells; None where
     neither is there."""
     modules = attempt(lambda: facts.driver.modules)
-    built = raw(modules[-1], "is_open") if isinstance(modules, tuple) and modules else None
+    built = get_raw(modules[-1], "is_open") if isinstance(modules, tuple) and modules else None
     return built if isinstance(built, bool) else facts.driver.is_open if facts.driver.loaded_version else None
 
 
-def _userspace(reader: Reader) -> str:
+def _read_userspace(reader: Reader) -> str:
     for name in _LIBRARIES:
         for folder in _LIBRARY_FOLDERS:
-            found = sure(reader.resolve(f"{folder}/{name}"))
+            found = require_sure(reader.resolve(f"{folder}/{name}"))
             if isinstance(found, str) and (version := library_version(found)):
                 return version
     return ""
 
 
-def _packages(facts: Facts) -> tuple[DriverPackage, ...]:
+def _find_packages(facts: Facts) -> tuple[DriverPackage, ...]:
     names = [name for name in facts.packages.entries if is_driver_package(name)]
     if len(names) > MOST_PACKAGES:
         raise UnknownFact(f"dpkg lists more than {MOST_PACKAGES:,} packages of a driver")
@@ -372,14 +384,14 @@ def _half_way(packages: tuple[DriverPackage, ...], facts: Facts) -> str:
     return INTERRUPTED if known.is_interrupted else ""
 
 
-def _runfile(reader: Reader) -> bool:
+def _has_runfile(reader: Reader) -> bool:
     stats = [reader.stat(path) for path in _RUNFILE]
-    return any(isinstance(stat, Stat) for stat in stats) or any(sure(stat) is not ABSENT for stat in stats)
+    return any(isinstance(stat, Stat) for stat in stats) or any(require_sure(stat) is not ABSENT for stat in stats)
 
 
 def _failed_installer(reader: Reader) -> str:
     """The log of NVIDIA's installer, which each run writes anew, where that run failed; else empty."""
-    log = attempt(text, reader, INSTALLER_LOG)
+    log = attempt(read_text, reader, INSTALLER_LOG)
     return log if isinstance(log, str) and "\nERROR: Installation has failed" in log else ""
 
 

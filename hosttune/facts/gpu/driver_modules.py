@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, raw, shared
+from hosttune.facts.base import Fact, UnknownFact, attempt, get_raw, lazy, make_shared
 from hosttune.facts.gpu.build_log import BuildError, error_in
-from hosttune.facts.reading import all_sure, ask, hint, names_in, not_told, require_known, text
+from hosttune.facts.reading import all_sure, ask, hint, names_in, not_told, read_text, require_known
 from hosttune.facts.versions import sorted_versions
 from hosttune.frozen import frozen
 from hosttune.regex import regex
@@ -80,7 +80,7 @@ def source_of(path: str) -> str:
 
 
 def parse_modinfo(output: str) -> tuple[str, bool | None]:
-    """(version, whether it is the open module) that `modinfo` shows; None for a licence that is neither."""
+    """(version, whether it is the open module) that `make_modinfo` shows; None for a licence that is neither."""
     fields = {match[1]: match[2].strip() for match in reversed(list(_FIELD.finditer(output)))}
     kinds = {"Dual MIT/GPL": True, "NVIDIA": False, "Proprietary": False}
     return fields.get("version", ""), kinds.get(fields.get("license", ""))
@@ -128,37 +128,37 @@ class ModuleFolder:
 
     def _module(self, kernel: str) -> tuple[str, str] | Absent:
         if kernel not in self._found:
-            content = text(self.reader, self._list_of(kernel))
+            content = read_text(self.reader, self._list_of(kernel))
             self._found[kernel] = module_in(content) if isinstance(content, str) else content
         return self._found[kernel]
 
 
 def brings_no_kernel(facts: Facts) -> bool:
-    """No kernel lies in /boot, and no package of one is installed: a hypervisor starts this machine with one of its own
+    """No kernel is in /boot, and no package of one is installed: a hypervisor starts this machine with one of its own
     (Firecracker, Kata, cloud-hypervisor, qemu -kernel), and that one brings its modules along.
     """
     return not facts.boot.kernels and not any(name.startswith(_KERNEL_PACKAGES) for name in facts.packages.brought)
 
 
 def modules_of(reader: Reader, folder: ModuleFolder, kernels: tuple[str, ...]) -> tuple[DriverModule, ...]:
-    """The modules of these kernels; `modinfo` is asked once for each that has one."""
+    """The modules of these kernels; `make_modinfo` is asked once for each that has one."""
     found = []
     for kernel in kernels:
         named = attempt(folder.of, kernel)
         if isinstance(named, tuple) and named[0]:
-            shown = shared(_shown, reader, kernel, named[1])
-            version, is_open = lazy(_version, shown, kernel, named[1]), lazy(_is_open, shown, kernel, named[1])
+            shown = make_shared(_ask_modinfo, reader, kernel, named[1])
+            version, is_open = lazy(_find_version, shown, kernel, named[1]), lazy(_is_open, shown, kernel, named[1])
             found.append(DriverModule(kernel, named[0], source_of(named[0]), version, is_open))
     return tuple(found)
 
 
-def modinfo(kernel: str, name: str = "nvidia") -> tuple[str, ...]:
+def make_modinfo(kernel: str, name: str = "nvidia") -> tuple[str, ...]:
     """The command that shows a module of a kernel."""
     return ("modinfo", "-k", kernel, name)
 
 
-def _shown(reader: Reader, kernel: str, name: str) -> tuple[str, bool | None]:
-    command = modinfo(kernel, name)
+def _ask_modinfo(reader: Reader, kernel: str, name: str) -> tuple[str, bool | None]:
+    command = make_modinfo(kernel, name)
     answer = ask(reader, command, timeout_s=_TIMEOUT_S)
     if answer.status != 0:
         said = next(iter(answer.errors.strip().splitlines()), f"exit status {answer.status}")
@@ -166,16 +166,16 @@ def _shown(reader: Reader, kernel: str, name: str) -> tuple[str, bool | None]:
     return parse_modinfo(answer.text)
 
 
-def _version(shown: Callable[[], tuple[str, bool | None]], kernel: str, name: str) -> str:
+def _find_version(shown: Callable[[], tuple[str, bool | None]], kernel: str, name: str) -> str:
     if not shown()[0]:
-        raise UnknownFact(f"{' '.join(modinfo(kernel, name))} shows no version")
+        raise UnknownFact(f"{' '.join(make_modinfo(kernel, name))} shows no version")
     return shown()[0]
 
 
 def _is_open(shown: Callable[[], tuple[str, bool | None]], kernel: str, name: str) -> bool:
     is_open = shown()[1]
     if is_open is None:
-        raise UnknownFact(f"{' '.join(modinfo(kernel, name))} shows no licence that is known")
+        raise UnknownFact(f"{' '.join(make_modinfo(kernel, name))} shows no licence that is known")
     return is_open
 
 
@@ -183,7 +183,7 @@ def kernels_of_interest(facts: Facts) -> tuple[str, ...]:
     """The running kernel and the one that starts next, as far as they are known."""
     found: list[str] = []
     for subject, name in (("kernel", "release"), ("boot", "next_kernel")):
-        value = raw(getattr(facts, subject), name)
+        value = get_raw(getattr(facts, subject), name)
         if isinstance(value, str) and value:
             found.append(value)
     return tuple(dict.fromkeys(found))
@@ -197,7 +197,7 @@ def has_module_for_next(facts: Facts, folder: Callable[[], ModuleFolder]) -> boo
 
 
 def dkms_builds(reader: Reader, folder: Callable[[], ModuleFolder]) -> tuple[DkmsBuild, ...]:
-    """What stands below /var/lib/dkms for the driver, by version and kernel; no failure for a kernel that is gone."""
+    """What is below /var/lib/dkms for the driver, by version and kernel; no failure for a kernel that is gone."""
     return _builds(reader, folder, _DKMS_NAMES.fullmatch, _BUILT)
 
 
@@ -226,7 +226,7 @@ def _builds_of(reader: Reader, place: str, version: str, built: re.Pattern[str])
     build that ended with an error leaves its make.log in VERSION/build."""
     name, builds = place.rpartition("/")[2], list[DkmsBuild]()
     has_source = _has_source(reader, f"{place}/{version}")
-    log = attempt(text, reader, f"{place}/{version}/build/make.log")
+    log = attempt(read_text, reader, f"{place}/{version}/build/make.log")
     broken = kernel_of_log(log) if isinstance(log, str) else None
     error = error_in(log, lambda: config_of(reader, broken or "")) if isinstance(log, str) else BuildError()
     for kernel in sorted_versions(one for one in names_in(reader, f"{place}/{version}") if one[:1].isdecimal()):

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, lazy
-from hosttune.facts.reading import if_absent, is_there, line, sure, text
+from hosttune.facts.reading import if_absent, is_there, read_line, read_text, require_sure
 from hosttune.facts.versions import upstream_of
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
@@ -38,30 +38,30 @@ class Gdrcopy(Fact):
     @property
     def fits(self) -> bool:
         """Library and driver have one major version, as far as both tell."""
-        return not (self.library and self.driver) or _major(self.library) == _major(self.driver)
+        return not (self.library and self.driver) or _parse_major(self.library) == _parse_major(self.driver)
 
 
 def collect(reader: Reader, facts: Facts) -> Gdrcopy:
     return Gdrcopy(
-        library=lazy(_library, facts),
+        library=lazy(_find_library, facts),
         is_loaded=lazy(lambda: is_there(reader, _MODULE)),
-        driver=lazy(lambda: if_absent(line(reader, f"{_MODULE}/version"), "")),
+        driver=lazy(lambda: if_absent(read_line(reader, f"{_MODULE}/version"), "")),
         node_problem=lazy(_node_problem, reader),
     )
 
 
-def _library(facts: Facts) -> str:
+def _find_library(facts: Facts) -> str:
     found = (facts.packages[name] for name in _LIBRARIES)
     return next((upstream_of(one.version).partition("-")[0] for one in found if one.is_installed), "")
 
 
 def _node_problem(reader: Reader) -> str:
-    node = sure(reader.stat(NODE))
+    node = require_sure(reader.stat(NODE))
     if not isinstance(node, Stat):
         return f"there is no {NODE}"
     if node.type != "character":
         return ""
-    major = major_in(if_absent(text(reader, "/proc/devices"), ""))
+    major = major_in(if_absent(read_text(reader, "/proc/devices"), ""))
     if major >= 0 and node.major != major:
         return f"{NODE} is left of another time: it has the number {node.major}, and the driver {major}"
     return "" if node.mode & 0o006 == 0o006 else f"{NODE} is not open to all users (mode {node.mode:04o})"
@@ -73,5 +73,5 @@ def major_in(devices: str) -> int:
     return next((parse_digits(row[0], -1) for row in rows if len(row) == 2 and row[1] == "gdrdrv"), -1)
 
 
-def _major(version: str) -> str:
+def _parse_major(version: str) -> str:
     return version.partition(".")[0]

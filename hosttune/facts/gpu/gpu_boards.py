@@ -30,16 +30,16 @@ class Board:
 
 
 @cache
-def _table() -> Mapping[str, tuple[tuple[bool, tuple[tuple[int, int], ...], str], ...]]:
+def _read_table() -> Mapping[str, tuple[tuple[bool, tuple[tuple[int, int], ...], str], ...]]:
     """Device -> (is it a vGPU, ranges of subsystem devices, name) of each row; no ranges where the device tells."""
     found: dict[str, list[tuple[bool, tuple[tuple[int, int], ...], str]]] = {}
     for kind, device, boards, name in read_own_table(TABLE).rows:
-        pairs = () if boards == "*" else tuple(map(_range, boards.split(",")))
+        pairs = () if boards == "*" else tuple(map(_parse_range, boards.split(",")))
         found.setdefault(device, []).append((kind == "vgpu", pairs, name))
     return {device: tuple(rows) for device, rows in found.items()}
 
 
-def _range(spelled: str) -> tuple[int, int]:
+def _parse_range(spelled: str) -> tuple[int, int]:
     first, _, last = spelled.partition("-")
     return int(first, 16), int(last or first, 16)
 
@@ -49,7 +49,7 @@ def board_of(device_id: str, subsystem: str) -> Board:
 
     Cards that other vendors sell have subsystem ids of these vendors, and are never vGPUs.
     """
-    rows = _table().get(device_id.removeprefix("0x").lower(), ())
+    rows = _read_table().get(device_id.removeprefix("0x").lower(), ())
     vendor, _, board = subsystem.lower().partition(":")
     is_told = vendor == _NVIDIA and re.fullmatch(r"[0-9a-f]{1,8}", board)
     number = int(board, 16) if is_told else 0  # 0: not told

@@ -20,7 +20,7 @@ from hosttune.facts.containers.kubernetes import ROOTS
 from hosttune.facts.globs import fits_glob
 from hosttune.facts.gpu.platforms import Switches, platform_of
 from hosttune.facts.own_tables import read_own_table
-from hosttune.facts.reading import parsed, texts
+from hosttune.facts.reading import parse_or_unknown, read_texts
 from hosttune.frozen import frozen
 from hosttune.values import Unreadable
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 TABLE = "gpu-counts"
 INSTANCE_DATA = "/run/cloud-init/instance-data.json"
 CHECKPOINT = "device-plugins/kubelet_internal_checkpoint"
-# Where the type of the machine stands in what cloud-init keeps, by cloud.
+# Where the type of the machine is in what cloud-init keeps, by cloud.
 TYPE_KEYS = {"azure": ("ds", "meta_data", "imds", "compute", "vmSize"), "oracle": ("ds", "shape")}
 _RESOURCE = "nvidia.com/gpu"
 _DGX_DISPLAY = ("0x1fb0", "10de:1485")  # the card for the screen of a DGX Station, which computes nothing
@@ -59,13 +59,13 @@ class GpuCount(Fact):
 
 
 @cache
-def _table() -> tuple[Expected, ...]:
+def _read_table() -> tuple[Expected, ...]:
     return tuple(Expected(kind, pattern, int(count)) for kind, pattern, count in read_own_table(TABLE).rows)
 
 
 def expected_of(instance: str, product: str) -> Expected:
     """The row for an instance type, or else for a product name; both empty where nothing is known."""
-    for one in _table():
+    for one in _read_table():
         name = instance if one.kind == "instance" else product
         if name and fits_glob(name, one.name):
             return Expected(one.kind, name, one.count)
@@ -76,7 +76,7 @@ def type_in(instance_data: str, cloud: str) -> str:
     """The size of an Azure machine (Standard_ND96isr_H100_v5), the shape of one of Oracle's (BM.GPU.H100.8) in what
     cloud-init keeps; empty where it is not there. Raises ValueError for what is no JSON.
     """
-    value = _json(instance_data, INSTANCE_DATA)
+    value = _parse_json(instance_data, INSTANCE_DATA)
     for key in TYPE_KEYS[cloud]:
         value = value.get(key) if isinstance(value, Mapping) else None
     return value if isinstance(value, str) else ""
@@ -86,7 +86,7 @@ def registered_in(checkpoint: str) -> int:
     """The GPUs that the kubelet's checkpoint has as registered: MIG devices are parts of some, and shares of one GPU
     carry its name and a number (::2). Raises ValueError for what is no JSON.
     """
-    value = _json(checkpoint, "the kubelet's checkpoint of devices")
+    value = _parse_json(checkpoint, "the kubelet's checkpoint of devices")
     for key in ("Data", "RegisteredDevices", _RESOURCE):
         value = value.get(key) if isinstance(value, Mapping) else None
     names = [name for name in value if isinstance(name, str)] if isinstance(value, list) else []
@@ -96,7 +96,7 @@ def registered_in(checkpoint: str) -> int:
 
 
 def board_of(sxm: int, platform: Platform, nvswitches: int) -> int:
-    """How many GPUs a board with these has, where it has fewer; 0 where it has all, or nobody knows. One or two GPUs of
+    """How many GPUs a board with these has, where it has fewer; 0 where it has all, or no one knows. One or two GPUs of
     an SXM board are no board.
     """
     boards, rest = divmod(nvswitches, platform.chips or 1 << 30)
@@ -108,21 +108,21 @@ def board_of(sxm: int, platform: Platform, nvswitches: int) -> int:
 
 def collect(reader: Reader, facts: Facts) -> GpuCount:
     return GpuCount(
-        present=lazy(_present, facts),
+        present=lazy(_count_present, facts),
         by_name=lazy(_by_name, reader, facts),
         by_kubelet=lazy(_by_kubelet, reader, facts),
         by_board=lazy(_by_board, facts),
-        most=lazy(_most, facts),
+        most=lazy(_find_most, facts),
     )
 
 
-def _present(facts: Facts) -> int:
+def _count_present(facts: Facts) -> int:
     gpus = [gpu for gpu in facts.gpus.devices if (gpu.device_id, gpu.subsystem) != _DGX_DISPLAY]
     return len(gpus) or facts.other_gpus.count
 
 
-def _most(facts: Facts) -> int:
-    present = attempt(_present, facts)
+def _find_most(facts: Facts) -> int:
+    present = attempt(_count_present, facts)
     if isinstance(present, Unreadable):
         if not facts.gpus.has_gpu:
             raise UnknownFact(present.reason)
@@ -135,8 +135,8 @@ def _by_name(reader: Reader, facts: Facts) -> Expected:
     if cloud == "aws":
         return expected_of(product, "")
     if cloud in TYPE_KEYS:
-        for _, content in texts(reader, (INSTANCE_DATA,)):
-            return expected_of(parsed(type_in, content, cloud), "")
+        for _, content in read_texts(reader, (INSTANCE_DATA,)):
+            return expected_of(parse_or_unknown(type_in, content, cloud), "")
         return expected_of("", "")
     return expected_of("", "" if facts.host.is_vm else product)
 
@@ -144,8 +144,8 @@ def _by_name(reader: Reader, facts: Facts) -> Expected:
 def _by_kubelet(reader: Reader, facts: Facts) -> int:
     if not facts.managers.kubelet:
         return 0
-    files = texts(reader, (f"{root}/{CHECKPOINT}" for root in ROOTS))
-    return max((parsed(registered_in, content) for _, content in files), default=0)
+    files = read_texts(reader, (f"{root}/{CHECKPOINT}" for root in ROOTS))
+    return max((parse_or_unknown(registered_in, content) for _, content in files), default=0)
 
 
 def _by_board(facts: Facts) -> int:
@@ -157,7 +157,7 @@ def _by_board(facts: Facts) -> int:
     return board_of(len(found), found[0], facts.gpus.nvswitches)
 
 
-def _json(content: str, what: str) -> object:
+def _parse_json(content: str, what: str) -> object:
     try:
         value: object = json.loads(content)
     except (ValueError, RecursionError):

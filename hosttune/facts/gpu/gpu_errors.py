@@ -88,7 +88,7 @@ class GpuError(Fact):
     @property
     def repeated_resets(self) -> str:
         """It was reset 4 times in a day after Xid 95 (uncontained ECC error), the first time 3 hours ago."""
-        first = f", the first time {ago(self.first_age_s)}" if self.first_age_s >= 0 else ""
+        first = f", the first time {describe_ago(self.first_age_s)}" if self.first_age_s >= 0 else ""
         return f"it was reset {self.resets} times in a day after {self.name}{first}"
 
     @property
@@ -100,7 +100,7 @@ class GpuError(Fact):
     def sentence(self) -> str:
         """Xid 79 (the GPU has fallen off the bus), 3 times, the last 2 hours ago."""
         often = f", {self.count} times" if self.count > 1 else ""
-        when = f", {'the last ' if often else ''}{ago(self.age_s)}" if self.age_s >= 0 else ""
+        when = f", {'the last ' if often else ''}{describe_ago(self.age_s)}" if self.age_s >= 0 else ""
         return f"{self.name}{often}{when}{', again after a reset' if self.is_back else ''}"
 
 
@@ -148,14 +148,14 @@ class _Line:
 
 
 @cache
-def table() -> _Table:
+def read_table() -> _Table:
     """NVIDIA's catalogue. Raises HosttuneError where the package is not whole."""
     rows, aliases = dict[tuple[str, int], _Row](), dict[tuple[int, int], int]()
     patterns: dict[int, tuple[_Pattern, ...]] = {}
     for words in (own := read_own_table(TABLE)).rows:
         if words[0] == "xid":
             _, number, weight, action, then, followed, _name, said = words
-            rows["xid", int(number)] = _Row(weight, action, then, _number(followed), said)
+            rows["xid", int(number)] = _Row(weight, action, then, _parse_number(followed), said)
         elif words[0] == "sxid":
             rows["sxid", int(words[1])] = _Row(words[2], "-", "-", 0, words[3])
         elif words[0] == "nvlink5":
@@ -168,7 +168,7 @@ def table() -> _Table:
     return _Table(own.as_of, rows, patterns, aliases)
 
 
-def _number(spelled: str) -> int:
+def _parse_number(spelled: str) -> int:
     return parse_digits(spelled, 0)
 
 
@@ -202,7 +202,7 @@ def xid_of(message: str) -> tuple[str, int, str] | None:
 def resets_asked(messages: Iterable[str]) -> Mapping[str, int]:
     """The number of the last Xid of each GPU since the driver was loaded last, by slot, where NVIDIA's catalogue has a
     reset of the GPU follow. Lines that only tell of another one (45, 154) change nothing."""
-    rows, asked = table().rows, dict[str, int]()
+    rows, asked = read_table().rows, dict[str, int]()
     for message in messages:
         if is_load(message):
             asked.clear()
@@ -213,7 +213,7 @@ def resets_asked(messages: Iterable[str]) -> Mapping[str, int]:
 
 def is_load(message: str) -> bool:
     """The driver was loaded anew."""
-    return _LOADED in message and stamped(message)[1].startswith(_LOADED)
+    return _LOADED in message and split_stamp(message)[1].startswith(_LOADED)
 
 
 def wants_reset(messages: Iterable[str]) -> bool:
@@ -228,7 +228,7 @@ def wants_reset(messages: Iterable[str]) -> bool:
 
 
 def _is_wanting_reset(message: str) -> bool:
-    return "0x00000062" in message and re.match(_WANTS_RESET, stamped(message)[1]) is not None
+    return "0x00000062" in message and re.match(_WANTS_RESET, split_stamp(message)[1]) is not None
 
 
 def _is_recovered(number: int, text: str) -> bool:
@@ -245,7 +245,7 @@ def xids_in(
     `version` of the driver that runs, `now` in seconds since the epoch, and by slot what the driver says today of the
     recovery that it asks for (`None` for none).
     """
-    branch = _number(version.partition(".")[0])
+    branch = _parse_number(version.partition(".")[0])
     lines: dict[str, list[_Line]] = {}
     epochs: dict[str, int] = {}
     loads = 0
@@ -261,26 +261,28 @@ def xids_in(
         found = _Line(slot, number, match[9], int(match[2] or 1), at, loads + epochs.get(slot, 0), float(match[1] or 0))
         lines.setdefault(slot, []).append(found)
     return {
-        slot: _errors(own, branch, now, loads + epochs.get(slot, 0), (recoveries or {}).get(slot, ""))
+        slot: _make_errors(own, branch, now, loads + epochs.get(slot, 0), (recoveries or {}).get(slot, ""))
         for slot, own in lines.items()
     }
 
 
-def _errors(lines: list[_Line], branch: int, now: float, epoch: int, recovery: str) -> tuple[GpuError, ...]:
+def _make_errors(lines: list[_Line], branch: int, now: float, epoch: int, recovery: str) -> tuple[GpuError, ...]:
     groups: dict[tuple[int, str, str], list[_Line]] = {}
     meanings: dict[tuple[int, str, str], _Row] = {}
     last_wish = max((place for place, line in enumerate(lines) if line.number == 154), default=-1)
     for place, line in enumerate(lines):
         if line.number == 154 and (place != last_wish or recovery):
             continue  # only the newest counts, and what the driver says now counts more
-        row = _meaning(line, branch)
+        row = _find_meaning(line, branch)
         key = (line.number, row.words, row.weight)
         meanings[key] = row
         groups.setdefault(key, []).append(line)
-    return tuple(_error(key[0], meanings[key], own, now, epoch, branch, recovery) for key, own in groups.items())
+    return tuple(_make_error(key[0], meanings[key], own, now, epoch, branch, recovery) for key, own in groups.items())
 
 
-def _error(number: int, row: _Row, lines: list[_Line], now: float, epoch: int, branch: int, recovery: str) -> GpuError:
+def _make_error(
+    number: int, row: _Row, lines: list[_Line], now: float, epoch: int, branch: int, recovery: str
+) -> GpuError:
     fresh = [line for line in lines if line.epoch == epoch]
     # The driver tells when it wants a reset after this one, and wants none; a GPU that was gone is another matter.
     is_over = recovery == "None" and 0 < row.followed <= branch and row.action != "RESTART_BM"
@@ -311,14 +313,14 @@ def _error(number: int, row: _Row, lines: list[_Line], now: float, epoch: int, b
     )
 
 
-def _meaning(line: _Line, branch: int) -> _Row:
-    known = table()
+def _find_meaning(line: _Line, branch: int) -> _Row:
+    known = read_table()
     number = known.aliases.get((line.number, branch), line.number)
     row = known.rows.get(("xid", number))
     if row is None:
         return _Row("fault", "-", "-", 0, f"not in NVIDIA's catalogue of {known.as_of}, see {CATALOGUE}")
     if row.weight == "decode":
-        return _decoded(number, row, line.text, branch)
+        return _decode_nvlink(number, row, line.text, branch)
     if row.weight == "recovery":
         changed = re.search(_RECOVERY, line.text)
         action = _RECOVERIES.get(int(changed[1], 16), "-") if changed else "-"
@@ -327,13 +329,13 @@ def _meaning(line: _Line, branch: int) -> _Row:
     return row
 
 
-def _decoded(number: int, row: _Row, text: str, branch: int) -> _Row:
+def _decode_nvlink(number: int, row: _Row, text: str, branch: int) -> _Row:
     """What an NVLink error of Blackwell and newer means: by its first two words, else by Fatal or Nonfatal alone."""
     match = re.match(_NVLINK5, text)
     if match is None:
         return _Row("fault", row.action, row.investigate, row.followed, f"{row.words}, in words that are not known")
     first, second = f"{int(match[2], 16) & 0xFFFFFFFF:032b}", int(match[3], 16)
-    for pattern in table().patterns.get(number, ()) if branch else ():
+    for pattern in read_table().patterns.get(number, ()) if branch else ():
         if _fits(first, pattern.bits[branch >= _FIRST_V2]) and second in (pattern.statuses or (second,)):
             weight = "fault" if pattern.action == "RESET_GPU" else "quiet"
             words = f"{row.words}, {pattern.words}"
@@ -361,7 +363,7 @@ def sxids_in(messages: Iterable[str], now: float = 0.0) -> Mapping[str, tuple[Gp
             groups.setdefault(key, []).append((int(match[2] or 1), float(match[3] or match[1] or 0)))
     found: dict[str, tuple[GpuError, ...]] = {}
     for (slot, number, word), lines in groups.items():
-        row = table().rows.get(("sxid", number)) or _Row("by word", "-", "-", 0, "not in the table")
+        row = read_table().rows.get(("sxid", number)) or _Row("by word", "-", "-", 0, "not in the table")
         is_fatal = row.weight == "fatal" or (row.weight != "quiet" and word == "Fatal")
         weight = "fault" if is_fatal else "later" if row.weight == "stalls" else "quiet"
         at = max(moment for _, moment in lines)
@@ -380,7 +382,7 @@ def sxids_in(messages: Iterable[str], now: float = 0.0) -> Mapping[str, tuple[Gp
     return found
 
 
-def ago(seconds: float) -> str:
+def describe_ago(seconds: float) -> str:
     """2 hours ago."""
     for unit, length in (("day", 86400), ("hour", 3600), ("minute", 60)):
         if seconds >= length:
@@ -395,7 +397,7 @@ def said_at(message: str) -> float:
     return float(match[1]) if match and match[1] else 0.0
 
 
-def stamped(message: str) -> tuple[str, str]:
+def split_stamp(message: str) -> tuple[str, str]:
     """(the stamp before a line, the line as the kernel has it)."""
     match = re.match(STAMP, message)
     end = match.end() if match else 0

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, attempt, raw
-from hosttune.facts.gpu.gpu_errors import is_load, slot_of, stamped
+from hosttune.facts.base import Fact, attempt, get_raw
+from hosttune.facts.gpu.gpu_errors import is_load, slot_of, split_stamp
 from hosttune.facts.gpu.gpus import is_vfio
 from hosttune.facts.kernel.initramfs import REBUILD
-from hosttune.facts.kernel.module_options import one
+from hosttune.facts.kernel.module_options import normalize_module
 from hosttune.frozen import frozen
 from hosttune.quoting import quote
 from hosttune.regex import regex
@@ -53,7 +53,7 @@ class GpuHolder(Fact):
         return self.kept_out_by.startswith(("/usr/lib/", "/lib/"))
 
 
-def blacklist(modules: tuple[str, ...]) -> str:
+def make_blacklist(modules: tuple[str, ...]) -> str:
     """The commands that keep these modules from GPUs from the next boot on (modprobe.d(5))."""
     lines = "".join(rf"blacklist {module}\n" for module in modules)  # for printf(1)
     path = quote(f"/etc/modprobe.d/blacklist-{modules[0]}.conf")
@@ -66,35 +66,35 @@ def bound_in(messages: Iterable[str]) -> Mapping[str, str]:
     for message in messages:
         if is_load(message):
             found.clear()
-        elif bound := _BOUND.fullmatch(stamped(message)[1]):
+        elif bound := _BOUND.fullmatch(split_stamp(message)[1]):
             found[slot_of(*bound.group(1, 2, 3, 4))] = bound[5]
     return found
 
 
-def holders(reader: Reader, facts: Facts) -> tuple[GpuHolder, ...]:
+def find_holders(reader: Reader, facts: Facts) -> tuple[GpuHolder, ...]:
     """Those that hold GPUs now. The log counts for a GPU of which sysfs shows no driver, while NVIDIA's is not loaded:
     what had it is there again after the next boot."""
     slots: dict[str, list[str]] = {}
     free = []
     for gpu in facts.gpus.devices:
-        name = raw(gpu, "driver")
+        name = get_raw(gpu, "driver")
         if isinstance(name, str) and name not in ("", "nvidia") and not is_vfio(name):
             slots.setdefault(name, []).append(gpu.slot)
         elif not isinstance(name, str) or not name:
             free.append(gpu.slot)
     of_log: dict[str, list[str]] = {}
-    if free and raw(facts.driver, "loaded_version") == "":
+    if free and get_raw(facts.driver, "loaded_version") == "":
         messages = attempt(lambda: facts.nvidia.messages)
         bound = bound_in(messages) if isinstance(messages, tuple) else {}
         for slot in free:
             if name := bound.get(slot, ""):
                 of_log.setdefault(name, []).append(slot)
-    seen = [_holder(reader, facts, name, own, is_of_log=False) for name, own in slots.items()]
-    return (*seen, *(_holder(reader, facts, name, own, is_of_log=True) for name, own in of_log.items()))
+    seen = [_make_holder(reader, facts, name, own, is_of_log=False) for name, own in slots.items()]
+    return (*seen, *(_make_holder(reader, facts, name, own, is_of_log=True) for name, own in of_log.items()))
 
 
-def _holder(reader: Reader, facts: Facts, name: str, slots: list[str], *, is_of_log: bool) -> GpuHolder:
-    key = one(name).lower()
+def _make_holder(reader: Reader, facts: Facts, name: str, slots: list[str], *, is_of_log: bool) -> GpuHolder:
+    key = normalize_module(name).lower()
     is_reserving = key in _RESERVING
     modules = _MODULES.get(key.replace("_", "")) or (() if is_reserving else (_module_of(reader, name),))
     kept_out = attempt(lambda: facts.module_options.kept_out)
@@ -105,4 +105,4 @@ def _holder(reader: Reader, facts: Facts, name: str, slots: list[str], *, is_of_
 def _module_of(reader: Reader, name: str) -> str:
     """The module that a driver is of; its own name where sysfs does not tell."""
     link = reader.link(f"{_DRIVERS}/{name}/module")
-    return one(link.rpartition("/")[2] if isinstance(link, str) else name)
+    return normalize_module(link.rpartition("/")[2] if isinstance(link, str) else name)

@@ -13,11 +13,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, attempt, keep_known, lazy, shared
+from hosttune.facts.base import Fact, UnknownFact, attempt, keep_known, lazy, make_shared
 from hosttune.facts.gpu.gpu_errors import slot_of
 from hosttune.facts.gpu.gpus import DEVICES
 from hosttune.facts.gpu.platforms import has_grace
-from hosttune.facts.reading import if_absent, text
+from hosttune.facts.reading import if_absent, read_text
 from hosttune.frozen import frozen
 from hosttune.host.door import Completed
 from hosttune.regex import regex
@@ -105,8 +105,10 @@ def is_whole_by_design(gpu: Gpu) -> bool:
 
 
 def collect(reader: Reader, facts: Facts) -> GpuMemories:
-    sizes = shared(_ask, reader, facts)
-    return GpuMemories(gpus=lazy(lambda: keep_known(lambda gpu: (_memory(reader, gpu, sizes),), facts.gpus.devices)))
+    sizes = make_shared(_ask, reader, facts)
+    return GpuMemories(
+        gpus=lazy(lambda: keep_known(lambda gpu: (_read_memory(reader, gpu, sizes),), facts.gpus.devices))
+    )
 
 
 def _ask(reader: Reader, facts: Facts) -> Mapping[str, MemorySizes]:
@@ -118,21 +120,21 @@ def _ask(reader: Reader, facts: Facts) -> Mapping[str, MemorySizes]:
     return sizes_in(answer.text) if isinstance(answer, Completed) else {}
 
 
-def _memory(reader: Reader, gpu: Gpu, sizes: Callable[[], Mapping[str, MemorySizes]]) -> GpuMemory:
-    def answered() -> MemorySizes:
+def _read_memory(reader: Reader, gpu: Gpu, sizes: Callable[[], Mapping[str, MemorySizes]]) -> GpuMemory:
+    def ask_sizes() -> MemorySizes:
         return sizes().get(gpu.slot, MemorySizes(0, 0))
 
     return GpuMemory(
         gpu.slot,
-        lazy(lambda: 0 if gpu.is_vgpu else answered().memory or gpu.named_bytes),
-        lazy(lambda: _window(reader, gpu.slot, answered().window)),
+        lazy(lambda: 0 if gpu.is_vgpu else ask_sizes().memory or gpu.named_bytes),
+        lazy(lambda: _read_window(reader, gpu.slot, ask_sizes().window)),
         lazy(is_whole_by_design, gpu),
     )
 
 
-def _window(reader: Reader, slot: str, reported: int) -> int:
+def _read_window(reader: Reader, slot: str, reported: int) -> int:
     """The window that sysfs shows, or that nvidia-smi reports. Raises UnknownFact if neither can be read."""
-    shown = attempt(lambda: window_in(if_absent(text(reader, f"{DEVICES}/{slot}/resource"), "")))
+    shown = attempt(lambda: window_in(if_absent(read_text(reader, f"{DEVICES}/{slot}/resource"), "")))
     if isinstance(shown, Unreadable):
         if not reported:
             raise UnknownFact(shown.reason)

@@ -10,11 +10,21 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, any_known, attempt, keep_known, known_items, lazy, raw, shared
+from hosttune.facts.base import (
+    Fact,
+    UnknownFact,
+    any_known,
+    attempt,
+    get_raw,
+    keep_known,
+    known_items,
+    lazy,
+    make_shared,
+)
 from hosttune.facts.gpu.gpu_boards import board_of
 from hosttune.facts.gpu.nvidia_tables import FIRST_NVSWITCH, generation_of
 from hosttune.facts.gpu.platforms import has_grace
-from hosttune.facts.reading import all_sure, hint, if_absent, line, sure
+from hosttune.facts.reading import all_sure, hint, if_absent, read_line, require_sure
 from hosttune.frozen import frozen
 from hosttune.numbers import parse_digits
 from hosttune.regex import regex
@@ -71,7 +81,9 @@ class Gpu(Fact):
     def modalias(self) -> str:
         """What the kernel calls it, and packages name it by: pci:v000010DEd00002330sv000010DEsd000016C1bc03sc02i00."""
         vendor, _, board = self.subsystem.partition(":")
-        device, one, other = (f"{max(_number(f'0x{part}'), 0):08X}" for part in (self.device_id[2:], vendor, board))
+        device, one, other = (
+            f"{max(_parse_number(f'0x{part}'), 0):08X}" for part in (self.device_id[2:], vendor, board)
+        )
         kind = self.class_id.removeprefix("0x").upper().rjust(6, "0")
         return f"pci:v000010DEd{device}sv{one}sd{other}bc{kind[:2]}sc{kind[2:4]}i{kind[4:]}"
 
@@ -108,7 +120,7 @@ class Gpus(Fact):
     def ours(self) -> tuple[Gpu, ...]:
         """Those that a driver of this host has to drive, by slot: without the ones that are held for virtual machines,
         unless all are."""
-        ours = keep_known(lambda gpu: () if is_vfio(str(raw(gpu, "driver"))) else (gpu,), self.devices)
+        ours = keep_known(lambda gpu: () if is_vfio(str(get_raw(gpu, "driver"))) else (gpu,), self.devices)
         return ours or self.devices
 
     @property
@@ -124,7 +136,7 @@ class Gpus(Fact):
     @property
     def undriven(self) -> tuple[str, ...]:
         """The slots of GPUs that no kernel driver holds."""
-        return tuple(gpu.slot for gpu in self.devices if raw(gpu, "driver") == "")
+        return tuple(gpu.slot for gpu in self.devices if get_raw(gpu, "driver") == "")
 
     @property
     def is_passed_through(self) -> bool:
@@ -172,9 +184,9 @@ def model_in(information: str) -> str:
 
 
 def collect(reader: Reader, facts: Facts) -> Gpus:  # noqa: ARG001 - the interface of all subjects
-    functions = shared(_functions, reader)
+    functions = make_shared(_read_functions, reader)
     return Gpus(
-        devices=lazy(lambda: _gpus(reader, functions())),
+        devices=lazy(lambda: _read_gpus(reader, functions())),
         nvswitches=lazy(lambda: sum(_is_switch(reader, one.slot) for one in _of_class(functions(), _SWITCH_CLASS))),
         most=lazy(lambda: sum(map(_may_be_gpu, functions()))),
     )
@@ -189,9 +201,9 @@ class _Function:
     kind: str | Unreadable  # its class
 
 
-def _functions(reader: Reader) -> tuple[_Function, ...]:
+def _read_functions(reader: Reader) -> tuple[_Function, ...]:
     """None on a machine without PCI."""
-    slots = sure(reader.list(DEVICES))
+    slots = require_sure(reader.list(DEVICES))
     if slots is ABSENT:
         if reader.stat("/sys/bus") is ABSENT:
             raise UnknownFact("/sys is not mounted")
@@ -221,41 +233,41 @@ def _of_class(functions: Iterable[_Function], *classes: str) -> tuple[_Function,
 
 
 def _is_switch(reader: Reader, slot: str) -> bool:
-    return _number(read_pci(reader, slot, "device")) >= FIRST_NVSWITCH
+    return _parse_number(read_pci(reader, slot, "device")) >= FIRST_NVSWITCH
 
 
-def _gpus(reader: Reader, functions: Iterable[_Function]) -> tuple[Gpu, ...]:
+def _read_gpus(reader: Reader, functions: Iterable[_Function]) -> tuple[Gpu, ...]:
     """Without virtual functions: each is a part of a GPU that this host lends (vGPU); nvidia-smi does not list it."""
     found = keep_known(
         lambda one: () if isinstance(reader.link(f"{DEVICES}/{one.slot}/physfn"), str) else (one,),
         _of_class(functions, *_GPU_CLASSES),
     )
-    names = shared(_names, reader, found)
-    return keep_known(lambda one: (_gpu(reader, one.slot, str(one.kind), names),), found)
+    names = make_shared(_read_names, reader, found)
+    return keep_known(lambda one: (_read_gpu(reader, one.slot, str(one.kind), names),), found)
 
 
-def _gpu(reader: Reader, slot: str, class_id: str, names: Callable[[], dict[str, str]]) -> Gpu:
-    device, subsystem = shared(read_pci, reader, slot, "device"), shared(_subsystem, reader, slot)
-    board = shared(lambda: board_of(device(), subsystem()))
+def _read_gpu(reader: Reader, slot: str, class_id: str, names: Callable[[], dict[str, str]]) -> Gpu:
+    device, subsystem = make_shared(read_pci, reader, slot, "device"), make_shared(_read_subsystem, reader, slot)
+    board = make_shared(lambda: board_of(device(), subsystem()))
     return Gpu(
         slot=slot,
         device_id=lazy(device),
         subsystem=lazy(subsystem),
         class_id=class_id,
-        generation=lazy(lambda: generation_of(_number(device()))),
+        generation=lazy(lambda: generation_of(_parse_number(device()))),
         name=lazy(lambda: names()[slot] or board().name),
         driver=lazy(driver_of, reader, slot),
-        numa_node=lazy(_node, reader, slot),
+        numa_node=lazy(_read_node, reader, slot),
         link_width=lazy(lambda: width_of(read_pci(reader, slot, "current_link_width"))),
         max_link_width=lazy(lambda: width_of(read_pci(reader, slot, "max_link_width"))),
-        link_speed=lazy(lambda: _speed(read_pci(reader, slot, "current_link_speed"))),
-        max_link_speed=lazy(lambda: _speed(read_pci(reader, slot, "max_link_speed"))),
+        link_speed=lazy(lambda: _parse_speed(read_pci(reader, slot, "current_link_speed"))),
+        max_link_speed=lazy(lambda: _parse_speed(read_pci(reader, slot, "max_link_speed"))),
         is_vgpu=lazy(lambda: board().is_vgpu),
         is_listed=lazy(lambda: board().is_listed),
     )
 
 
-def _subsystem(reader: Reader, slot: str) -> str:
+def _read_subsystem(reader: Reader, slot: str) -> str:
     vendor, board = (read_pci(reader, slot, f"subsystem_{part}").removeprefix("0x") for part in ("vendor", "device"))
     return f"{vendor}:{board}" if vendor and board else ""
 
@@ -270,12 +282,12 @@ def driver_of(reader: Reader, slot: str) -> str:
     return if_absent(reader.link(f"{DEVICES}/{slot}/driver"), "").rsplit("/", 1)[-1]
 
 
-def _node(reader: Reader, slot: str) -> int:
+def _read_node(reader: Reader, slot: str) -> int:
     node = read_pci(reader, slot, "numa_node")
     return int(node) if re.fullmatch(r"-?[0-9]{1,9}", node) else -1
 
 
-def _names(reader: Reader, functions: Iterable[_Function]) -> dict[str, str]:
+def _read_names(reader: Reader, functions: Iterable[_Function]) -> dict[str, str]:
     """Names by slot: from the loaded driver, else from the PCI ID list that is installed (our table knows more)."""
     slots = known_items(one.slot for one in functions)
     names = {slot: model_in(hint(reader, f"/proc/driver/nvidia/gpus/{slot}/information")) for slot in slots}
@@ -291,10 +303,10 @@ def _names(reader: Reader, functions: Iterable[_Function]) -> dict[str, str]:
 def read_pci(reader: Reader, slot: str, name: str) -> str:
     """What sysfs has of a PCI function; empty where it has no such file, and of no function. Raises UnknownFact for one
     that cannot be read: what is judged by it must not be judged by its absence."""
-    return if_absent(line(reader, f"{DEVICES}/{slot}/{name}"), "") if slot else ""
+    return if_absent(read_line(reader, f"{DEVICES}/{slot}/{name}"), "") if slot else ""
 
 
-def _number(spelled: str) -> int:
+def _parse_number(spelled: str) -> int:
     return int(spelled, 16) if re.fullmatch(r"0x[0-9a-fA-F]+", spelled) else -1
 
 
@@ -303,5 +315,5 @@ def width_of(spelled: str) -> int:
     return width if (width := parse_digits(spelled, 0)) <= 32 else 0
 
 
-def _speed(spelled: str) -> str:
+def _parse_speed(spelled: str) -> str:
     return spelled if spelled.startswith(tuple("0123456789")) else ""

@@ -16,8 +16,8 @@ from dataclasses import replace
 from errno import EINTR, ENOENT, errorcode
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, attempt, known_items, lazy, raw
-from hosttune.facts.gpu.gpu_errors import is_load, slot_of, stamped
+from hosttune.facts.base import Fact, attempt, get_raw, known_items, lazy
+from hosttune.facts.gpu.gpu_errors import is_load, slot_of, split_stamp
 from hosttune.facts.gpu.smi_words import says_lost
 from hosttune.facts.gpu.ways_out import RUN_REPORT
 from hosttune.facts.kernel.initramfs import REBUILD
@@ -125,7 +125,7 @@ def failures_in(messages: Iterable[str]) -> Mapping[str, GspFailure]:
             fresh.clear()
             told = None
             continue
-        line = stamped(message)[1]
+        line = split_stamp(message)[1]
         if load := _LOAD.match(line):
             if not load[6].startswith(_OF_A_LOG):
                 slot, error = slot_of(*load.group(1, 2, 3, 4)), int(load[7])
@@ -151,16 +151,16 @@ def failures_in(messages: Iterable[str]) -> Mapping[str, GspFailure]:
 
 
 def collect(reader: Reader, facts: Facts) -> GspFirmware:
-    return GspFirmware(failures=lazy(_failures, reader, facts))
+    return GspFirmware(failures=lazy(_find_failures, reader, facts))
 
 
-def _failures(reader: Reader, facts: Facts) -> tuple[GspFailure, ...]:
+def _find_failures(reader: Reader, facts: Facts) -> tuple[GspFailure, ...]:
     """The log is asked only where a GPU does not answer: one that does was set up since."""
     nvidia = facts.nvidia
     if nvidia.smi not in {"answers", "refused"} or nvidia.refusal == "mismatch":
         return ()
     answering = {gpu.slot for gpu in nvidia.gpus}
-    held = {gpu.slot for gpu in known_items(facts.gpus.devices) if raw(gpu, "driver") == "nvidia"} - answering
+    held = {gpu.slot for gpu in known_items(facts.gpus.devices) if get_raw(gpu, "driver") == "nvidia"} - answering
     if not held:
         return ()
     found = failures_in(nvidia.messages)
@@ -203,14 +203,18 @@ def way_out(failure: GspFailure, facts: Facts) -> str:
         opens = "drain the host, and let nvidia-persistenced open the GPUs: sudo systemctl restart nvidia-persistenced"
         return f"{opens}\nif that does not help, {again}" if facts.driver.persistenced else again
     if failure.cause == OTHER_VERSION:
-        return f"{_reinstall(failure, facts)}\n{REBUILD}\n{_REBOOT}"
+        return f"{_describe_reinstall(failure, facts)}\n{REBUILD}\n{_REBOOT}"
     if failure.cause == MISSING and failure.is_there:
         return f"{again}\nif it is missing again after a boot, the initial RAM disk lacks it: {REBUILD}"
-    look = "" if failure.cause == MISSING else f"see whether it can be read: sudo sha256sum {_names(failure)}\nif not, "
-    return f"{look}{_reinstall(failure, facts)}\n{again}"
+    look = (
+        ""
+        if failure.cause == MISSING
+        else f"see whether it can be read: sudo sha256sum {_name_files(failure)}\nif not, "
+    )
+    return f"{look}{_describe_reinstall(failure, facts)}\n{again}"
 
 
-def _names(failure: GspFailure) -> str:
+def _name_files(failure: GspFailure) -> str:
     return quote(failure.path) if failure.file else f"{FOLDER}/*/gsp*"
 
 
@@ -221,7 +225,7 @@ def reload_driver(facts: Facts) -> str:
     return f"{before}unload and load the module: {_RELOAD}\nif the module is in use, reboot{after}"
 
 
-def _reinstall(failure: GspFailure, facts: Facts) -> str:
+def _describe_reinstall(failure: GspFailure, facts: Facts) -> str:
     """How the firmware of the module's version comes back, in the way that the driver came."""
     driver, version = facts.driver, failure.version or facts.driver.loaded_version
     names = [name for name in facts.packages.names if _PACKAGE.fullmatch(name)] if driver.branch else []

@@ -1,5 +1,5 @@
 """The state of each NVIDIA GPU that the driver holds: errors, clocks, power and modes, as nvidia-smi and the kernel log
-tell. What is printed and how it is read stands in facts/gpu/health_smi.py.
+tell. What is printed and how it is read is in facts/gpu/health_smi.py.
 
 A GPU that does not answer keeps its place here, with every field of nvidia-smi unread. Serial numbers are not asked.
 """
@@ -14,13 +14,13 @@ from hosttune.facts.base import (
     Fact,
     UnknownFact,
     attempt,
+    get_raw,
     keep_known,
     known_items,
     known_part,
     lacking_of,
     lazy,
-    raw,
-    shared,
+    make_shared,
 )
 from hosttune.facts.gpu.gpu_errors import SAID, GpuError, is_load, said_at, sxids_in, xids_in
 from hosttune.facts.gpu.gsp_firmware import GspFailure, way_out
@@ -47,29 +47,29 @@ from hosttune.facts.gpu.health_smi import (
     REPAIRS,
     SLOWDOWNS,
     SRAM_OVER,
-    dead,
     error_words,
     fabric_of,
+    find_dead_word,
     has_repairs,
     mask,
     mig_devices_in,
     mig_profiles_in,
+    parse_count,
     parse_number,
     parse_rows,
+    parse_word,
+    parse_yes,
     query_of,
     questions_for,
     repairs_in,
-    whole,
     with_kin,
-    word,
-    yes,
 )
-from hosttune.facts.gpu.nvidia import HANGS, narrowed
+from hosttune.facts.gpu.nvidia import HANGS, why_narrowed
 from hosttune.facts.gpu.nvidia_lost import SilentGpu
-from hosttune.facts.gpu.nvidia_smi import instead, slots_of
+from hosttune.facts.gpu.nvidia_smi import describe_failure, slots_of
 from hosttune.facts.gpu.smi_words import BROKEN, asks_for_reset, is_supported, word_of
 from hosttune.facts.gpu.ways_out import find_place, reset_idle, way_of
-from hosttune.facts.reading import ask, is_there, parsed, require_known, sure
+from hosttune.facts.reading import ask, is_there, parse_or_unknown, require_known, require_sure
 from hosttune.frozen import frozen
 from hosttune.host.door import Completed
 from hosttune.numbers import parse_digits
@@ -137,7 +137,7 @@ class GpuHealth(Fact):
     fabric_delays: tuple[str, ...]  # what makes it slow there
     recovery_action: str  # None, Reset, Reboot, Drain P2P, Drain and Reset; empty on drivers that do not say
     breakdown: str  # what nvidia-smi says of it in the place of values: [GPU requires reset]; unread for another error
-    silence: str = ""  # why it is taken not to answer, a sentence; empty for one that does, or where nobody was asked
+    silence: str = ""  # why it is taken not to answer, a sentence; empty for one that does, or where no one was asked
     silence_way_out: str = ""  # what a person does about that, a step on each line
     way_out: str = ""  # what a person does about all that is wrong with one that answers: the worst decides
     waived_way_out: str = ""  # about an error from which the driver asks for no recovery, if jobs are hit by it
@@ -153,23 +153,23 @@ class GpuHealth(Fact):
 
     @property
     def hardware_xids(self) -> tuple[str, ...]:
-        """Sentences for the Xid errors since the last reset about which somebody has to do something."""
+        """Sentences for the Xid errors since the last reset about which someone has to do something."""
         return tuple(error.sentence for error in self.errors if error.is_reported)
 
     @property
     def actions(self) -> tuple[str, ...]:
         """What NVIDIA asks for, for each thing that is wrong with it; what cannot be read asks for nothing."""
-        errors, repairs = raw(self, "errors"), raw(self, "repairs")
+        errors, repairs = get_raw(self, "errors"), get_raw(self, "repairs")
         found = [error.action for error in errors if error.is_reported] if isinstance(errors, tuple) else []
         names = repairs if isinstance(repairs, tuple) else ()
         found += ["REPLACE_BOARD" if name == _NO_REPAIR else "DRAIN_RESET" for name in names]
-        found += ["REPLACE_BOARD" for name in ("remap_failed", "is_sram_over") if raw(self, name) is True]
-        found += ["DRAIN_RESET"] if raw(self, "retirement_pending") is True else []
+        found += ["REPLACE_BOARD" for name in ("remap_failed", "is_sram_over") if get_raw(self, name) is True]
+        found += ["DRAIN_RESET"] if get_raw(self, "retirement_pending") is True else []
         found += ["SUSPECT_BOARD"] if isinstance(errors, tuple) and any(one.keeps_coming for one in errors) else []
-        wish, words = raw(self, "recovery_action"), raw(self, "breakdown")
+        wish, words = get_raw(self, "recovery_action"), get_raw(self, "breakdown")
         found += [SAID.get(wish, "RESET_GPU")] if isinstance(wish, str) and wish not in {"", "None"} else []
         found += ["RESET_GPU" if asks_for_reset(words) else "RESTART_BM"] if isinstance(words, str) and words else []
-        count = raw(self, "uncorrected_volatile") if raw(self, "has_ecc_counts") is True and not found else 0
+        count = get_raw(self, "uncorrected_volatile") if get_raw(self, "has_ecc_counts") is True and not found else 0
         return tuple(found) or (("RESET_GPU",) if isinstance(count, int) and count > 0 else ())
 
     @property
@@ -180,11 +180,13 @@ class GpuHealth(Fact):
         Rows are counted over the GPU's life, so all errors of its life are held against them: a new one in the SRAM,
         which has no rows, is one more than there are rows. Fewer errors than since the load were cleared by a person.
         """
-        lost, new, ever = (raw(self, name) for name in ("rows_lost", "uncorrected_volatile", "uncorrected_aggregate"))
-        is_done = raw(self, "retirement_pending") is False and raw(self, "remap_failed") is False
+        lost, new, ever = (
+            get_raw(self, name) for name in ("rows_lost", "uncorrected_volatile", "uncorrected_aggregate")
+        )
+        is_done = get_raw(self, "retirement_pending") is False and get_raw(self, "remap_failed") is False
         if not (isinstance(lost, int) and isinstance(new, int) and isinstance(ever, int)):
             return False
-        return is_done and 0 < new <= lost and ever <= lost and raw(self, "recovery_action") == "None"
+        return is_done and 0 < new <= lost and ever <= lost and get_raw(self, "recovery_action") == "None"
 
     @property
     def correction_rate(self) -> str:
@@ -214,7 +216,7 @@ class GpuHealth(Fact):
 
     @property
     def has_set_clocks(self) -> bool:
-        """Somebody set application clocks; those that -lgc locks do not show."""
+        """Someone set application clocks; those that -lgc locks do not show."""
         return bool(self.event_reasons & APPLICATION_CLOCKS)
 
 
@@ -223,7 +225,7 @@ class Health(Fact):
     """All GPUs that the NVIDIA driver holds, by slot; none while it is not loaded."""
 
     gpus: tuple[GpuHealth, ...]
-    switch_errors: tuple[str, ...]  # sentences for the SXid errors about which somebody has to do something
+    switch_errors: tuple[str, ...]  # sentences for the SXid errors about which someone has to do something
     is_switch_fatal: bool  # one of them has stopped the fabric
     switch_way_out: str  # what a person does about them, a step on each line
     mig_profiles: (
@@ -241,20 +243,22 @@ class Health(Fact):
     @property
     def ecc_models(self) -> tuple[str, ...]:
         """The models of which one GPU here has ECC on."""
-        return tuple(dict.fromkeys(gpu.model for gpu in self.gpus if gpu.model and raw(gpu, "ecc") == "Enabled"))
+        return tuple(dict.fromkeys(gpu.model for gpu in self.gpus if gpu.model and get_raw(gpu, "ecc") == "Enabled"))
 
     @property
     def modes(self) -> tuple[str, ...]:
         """The MIG modes of the GPUs that have one, each once; one that does not answer beside others has none."""
-        if self.gpus and all(isinstance(raw(gpu, "mig"), Unreadable) for gpu in self.gpus):
+        if self.gpus and all(isinstance(get_raw(gpu, "mig"), Unreadable) for gpu in self.gpus):
             _ = self.gpus[0].mig  # raises: not one of them tells
-        return tuple(dict.fromkeys(str(mode) for gpu in self.gpus if isinstance(mode := raw(gpu, "mig"), str) and mode))
+        return tuple(
+            dict.fromkeys(str(mode) for gpu in self.gpus if isinstance(mode := get_raw(gpu, "mig"), str) and mode)
+        )
 
 
 def collect(reader: Reader, facts: Facts) -> Health:
     told = _Told(reader, facts)
     return Health(
-        gpus=lazy(lambda: keep_known(lambda slot: (_gpu(slot, told),), told.slots())),
+        gpus=lazy(lambda: keep_known(lambda slot: (_make_gpu(slot, told),), told.slots())),
         switch_errors=lazy(lambda: tuple(f"NVSwitch {slot}: {error.sentence}" for slot, error in told.sxids())),
         is_switch_fatal=lazy(lambda: any(error.weight == "fault" for _, error in told.sxids())),
         switch_way_out=lazy(told.switch_way_out),
@@ -269,21 +273,23 @@ class _Told:
 
     def __init__(self, reader: Reader, facts: Facts) -> None:
         self.reader, self.facts = reader, facts
-        self.driver = str(raw(facts.driver, "loaded_version"))
-        self.held = shared(self._held)
-        self.place = shared(find_place, reader, facts)
-        self.silences = shared(lambda: {gpu.slot: gpu for gpu in facts.nvidia.silent})
-        self.is_vgpu = shared(lambda: attempt(lambda: facts.gpus.is_vgpu) is True)
-        self.slots = shared(self._slots)
-        self.asked = shared(self._ask)
-        self.remapped = shared(self._remapped)
-        self.repairs = shared(lambda: _repairs(reader) if has_repairs(self.driver) and self.asked()[0] else None)
-        self.listing = shared(reader.query, LIST, timeout_s=_TIMEOUT_S)
-        self.listed = shared(self._listed)
-        self.corrected = shared(self._corrected)
-        self.loaded_s = shared(self._loaded_s)
-        self.errors = shared(self._errors)
-        self.sxids = shared(self._sxids)
+        self.driver = str(get_raw(facts.driver, "loaded_version"))
+        self.held = make_shared(self._list_held)
+        self.place = make_shared(find_place, reader, facts)
+        self.silences = make_shared(lambda: {gpu.slot: gpu for gpu in facts.nvidia.silent})
+        self.is_vgpu = make_shared(lambda: attempt(lambda: facts.gpus.is_vgpu) is True)
+        self.slots = make_shared(self._slots)
+        self.asked = make_shared(self._ask)
+        self.remapped = make_shared(self._ask_remapped)
+        self.repairs = make_shared(
+            lambda: _read_repairs(reader) if has_repairs(self.driver) and self.asked()[0] else None
+        )
+        self.listing = make_shared(reader.query, LIST, timeout_s=_TIMEOUT_S)
+        self.listed = make_shared(self._count_listed)
+        self.corrected = make_shared(self._count_corrected)
+        self.loaded_s = make_shared(self._loaded_s)
+        self.errors = make_shared(self._errors)
+        self.sxids = make_shared(self._sxids)
 
     def problem(self) -> str:
         """A sentence where nvidia-smi is not asked, or did not answer."""
@@ -294,11 +300,11 @@ class _Told:
         problem, smi = attempt(self.problem), attempt(lambda: self.facts.nvidia.smi)
         return isinstance(problem, str) and bool(problem) and (smi in {"refused", "hangs"} or HANGS in problem)
 
-    def _held(self) -> dict[str, Gpu]:
+    def _list_held(self) -> dict[str, Gpu]:
         """By slot, also one whose driver could not be read: nvidia-smi and the log may have something of it. Those that
         are known; `slots` raises where there may be more.
         """
-        found = ((gpu, raw(gpu, "driver")) for gpu in known_items(self.facts.gpus.devices))
+        found = ((gpu, get_raw(gpu, "driver")) for gpu in known_items(self.facts.gpus.devices))
         return {gpu.slot: gpu for gpu, driver in found if driver == "nvidia" or isinstance(driver, Unreadable)}
 
     def _slots(self) -> tuple[str, ...]:
@@ -318,14 +324,14 @@ class _Told:
         is_asked = self.facts.nvidia.smi not in {"not asked", "absent", "hangs"}
         if not is_asked or not self.slots():
             return {}, self.facts.nvidia.problem
-        return _asked(self.reader, self.driver, is_vgpu=self.is_vgpu())
+        return _ask_gpus(self.reader, self.driver, is_vgpu=self.is_vgpu())
 
-    def _remapped(self) -> Mapping[str, Mapping[str, str]]:
+    def _ask_remapped(self) -> Mapping[str, Mapping[str, str]]:
         rows = self.asked()[0]
         tells = any(PENDING in row for row in rows.values())
-        return rows if tells else _remapped(self.reader, is_vgpu=self.is_vgpu()) if rows else {}
+        return rows if tells else _ask_remapped(self.reader, is_vgpu=self.is_vgpu()) if rows else {}
 
-    def _corrected(self) -> Mapping[str, int]:
+    def _count_corrected(self) -> Mapping[str, int]:
         """The corrected memory errors by slot, of the GPUs that count them. What nvidia-smi does not tell is left out;
         raises UnknownFact where it was asked, and its answer could not be had.
         """
@@ -373,9 +379,9 @@ class _Told:
         return [(slot, one) for slot, errors in found.items() for one in errors if one.is_reported]
 
     def silence(self, slot: str) -> str:
-        """Why a GPU is taken not to answer, a sentence; empty for one that does, or where nobody was asked."""
+        """Why a GPU is taken not to answer, a sentence; empty for one that does, or where no one was asked."""
         rows, problem = self.asked()
-        words = dead(rows[slot]) if slot in rows else ""
+        words = find_dead_word(rows[slot]) if slot in rows else ""
         if slot in rows and not words:
             return ""  # it answers, as far as this process is concerned
         silent = self.silences().get(slot)
@@ -413,7 +419,7 @@ class _Told:
         """Drivers before 580 only warn, in a line of its own or by their exit status."""
         if slot in self.facts.nvidia.corrupted:
             return "corrupted"
-        told = parsed(word, self.row(slot).get(INFOROM, "N/A"), INFOROM)
+        told = parse_or_unknown(parse_word, self.row(slot).get(INFOROM, "N/A"), INFOROM)
         if not told and self.facts.nvidia.smi_status == _CORRUPTED and not self.facts.nvidia.corrupted:
             raise UnknownFact(
                 f"nvidia-smi ends with status {_CORRUPTED}: an InfoROM is corrupted, it does not say which"
@@ -429,14 +435,14 @@ class _Told:
             raise UnknownFact(f"nvidia-smi says {'; '.join(of.values())}")
         return ""
 
-    def repaired(self, slot: str) -> tuple[str, ...]:
+    def list_repairs(self, slot: str) -> tuple[str, ...]:
         found = self.repairs()
         if found is not None and slot not in found:
             raise UnknownFact("nvidia-smi tells of the repairs of other GPUs, and not of this one")
         return found[slot] if found is not None else ()
 
     def mig_devices(self, slot: str) -> int:
-        if parsed(word, self.row(slot).get("mig.mode.current", "N/A"), "mig.mode.current") != "Enabled":
+        if parse_or_unknown(parse_word, self.row(slot).get("mig.mode.current", "N/A"), "mig.mode.current") != "Enabled":
             return -1
         found = self.listed()
         if found is None:
@@ -448,11 +454,11 @@ class _Told:
         # where GPU instances are lent as vGPUs, compute instances are made in the guest, if at all
         return -1 if count == 0 and is_there(self.reader, _VGPU_HOST) else count
 
-    def _listed(self) -> Mapping[str, int | None] | None:
+    def _count_listed(self) -> Mapping[str, int | None] | None:
         """The MIG devices of each GPU that nvidia-smi lists. None in an older record, in a guest, and where this
         process may see a part of them. Raises UnknownFact where it does not tell.
         """
-        if attempt(lambda: self.facts.nvidia.is_vgpu) is True or narrowed(self.reader, self.facts):
+        if attempt(lambda: self.facts.nvidia.is_vgpu) is True or why_narrowed(self.reader, self.facts):
             return None
         answer = attempt(self.listing)
         if isinstance(answer, Unreadable) and not is_unrecorded(answer):
@@ -462,31 +468,31 @@ class _Told:
         found = mig_devices_in(answer.text)
         slots = slots_of(self.facts.nvidia.gpus, found)
         if not found or not slots:
-            raise UnknownFact(f"nvidia-smi -L does not tell of MIG devices: {instead(answer)}")
+            raise UnknownFact(f"nvidia-smi -L does not tell of MIG devices: {describe_failure(answer)}")
         return {slots[number]: count for number, count in found.items()}
 
     def mig_profiles(self) -> tuple[str, ...] | None:
         """Raises UnknownFact if nvidia-smi does not list the GPUs, or may hide some from this process."""
         if is_unrecorded(attempt(self.listing)):
             return None
-        if reason := narrowed(self.reader, self.facts):
+        if reason := why_narrowed(self.reader, self.facts):
             raise UnknownFact(reason)
         if not self.reader.is_privileged:
             raise UnknownFact("an ordinary user may be shown no MIG devices: ask as root")
         answer = require_known(self.listing(), LIST[0])
         if not mig_devices_in(answer.text):
-            raise UnknownFact(f"nvidia-smi -L does not tell of MIG devices: {instead(answer)}")
+            raise UnknownFact(f"nvidia-smi -L does not tell of MIG devices: {describe_failure(answer)}")
         return mig_profiles_in(answer.text)
 
     def row(self, slot: str) -> Mapping[str, str]:
         """What nvidia-smi prints of a GPU; raises UnknownFact for one that does not answer."""
         rows, problem = self.asked()
-        if slot not in rows or dead(rows[slot]):
+        if slot not in rows or find_dead_word(rows[slot]):
             raise UnknownFact(self.silence(slot) or problem)
         return rows[slot]
 
 
-def _asked(reader: Reader, driver: str, *, is_vgpu: bool) -> tuple[Mapping[str, Mapping[str, str]], str]:
+def _ask_gpus(reader: Reader, driver: str, *, is_vgpu: bool) -> tuple[Mapping[str, Mapping[str, str]], str]:
     """The rows of the newest question that this nvidia-smi understands, or why there are none. `driver` is the version
     of the loaded one.
     """
@@ -503,7 +509,7 @@ def _asked(reader: Reader, driver: str, *, is_vgpu: bool) -> tuple[Mapping[str, 
         said = parse_rows(answer.text or answer.errors, fields, answer.status)
         if said.rows:
             return said.rows, ""
-        problem = instead(answer)
+        problem = describe_failure(answer)
         if not said.refused:
             break
         missing = with_kin(set(said.unknown)) & {*COMMON, *DETAILS} - unknown
@@ -514,7 +520,7 @@ def _asked(reader: Reader, driver: str, *, is_vgpu: bool) -> tuple[Mapping[str, 
     return {}, f"nvidia-smi: {problem}"
 
 
-def _remapped(reader: Reader, *, is_vgpu: bool) -> Mapping[str, Mapping[str, str]]:
+def _ask_remapped(reader: Reader, *, is_vgpu: bool) -> Mapping[str, Mapping[str, str]]:
     """Without the banks of a vGPU, and where this nvidia-smi, or an older record, does not know them; nothing where it
     knows of no remapping. Raises UnknownFact where it was asked and did not tell: that is no memory without faults.
     """
@@ -526,78 +532,82 @@ def _remapped(reader: Reader, *, is_vgpu: bool) -> Mapping[str, Mapping[str, str
             if said.rows:
                 return said.rows
             if not said.refused:
-                raise UnknownFact(f"nvidia-smi does not tell of remapped rows: {instead(answer)}")
+                raise UnknownFact(f"nvidia-smi does not tell of remapped rows: {describe_failure(answer)}")
         elif isinstance(answer, Unreadable) and not is_unrecorded(answer):
             raise UnknownFact(answer.reason)
     return {}
 
 
-def _repairs(reader: Reader) -> Mapping[str, tuple[str, ...]] | None:
+def _read_repairs(reader: Reader) -> Mapping[str, tuple[str, ...]] | None:
     """None in an older record. Raises UnknownFact where it was asked and did not tell."""
     answer = reader.query(REPAIRS, timeout_s=_TIMEOUT_S)
     if isinstance(answer, Unreadable) and not is_unrecorded(answer):
         raise UnknownFact(answer.reason)
     if not isinstance(answer, Completed):
         return None
-    found = parsed(repairs_in, answer.text)
+    found = parse_or_unknown(repairs_in, answer.text)
     if not found:
-        raise UnknownFact(f"nvidia-smi does not tell of repairs of memory: {instead(answer)}")
+        raise UnknownFact(f"nvidia-smi does not tell of repairs of memory: {describe_failure(answer)}")
     return found
 
 
-def _gpu(slot: str, told: _Told) -> GpuHealth:
+def _make_gpu(slot: str, told: _Told) -> GpuHealth:
     def take(read: Callable[[str, str], T], name: str, what: str = "") -> T:
-        return parsed(read, told.row(slot).get(name, "N/A"), what or name)
+        return parse_or_unknown(read, told.row(slot).get(name, "N/A"), what or name)
 
-    def made(make: Callable[[Mapping[str, str], Mapping[str, str] | None], T]) -> T:
+    def make_value(make: Callable[[Mapping[str, str], Mapping[str, str] | None], T]) -> T:
         row = told.row(slot)
         rows = told.remapped()
         if rows and slot not in rows:
             raise UnknownFact("nvidia-smi tells of the remapped rows of other GPUs, and not of this one")
-        return parsed(make, row, rows.get(slot))
+        return parse_or_unknown(make, row, rows.get(slot))
 
     held = attempt(told.held)
     gpu = None if isinstance(held, Unreadable) else held.get(slot)
-    errors = shared(lambda: told.errors().get(slot, ()))
+    errors = make_shared(lambda: told.errors().get(slot, ()))
     found = GpuHealth(
         slot=slot,
         errors=lazy(errors),
-        temperature_c=lazy(take, whole, "temperature.gpu"),
-        utilization_percent=lazy(take, whole, "utilization.gpu"),
-        memory_used_mib=lazy(take, whole, "memory.used"),
+        temperature_c=lazy(take, parse_count, "temperature.gpu"),
+        utilization_percent=lazy(take, parse_count, "utilization.gpu"),
+        memory_used_mib=lazy(take, parse_count, "memory.used"),
         power_draw_w=lazy(take, parse_number, "power.draw"),
         power_limit_w=lazy(take, parse_number, "power.limit"),
         power_default_w=lazy(take, parse_number, "power.default_limit"),
         power_min_w=lazy(take, parse_number, "power.min_limit"),
         power_max_w=lazy(take, parse_number, "power.max_limit"),
-        sm_clock_mhz=lazy(take, whole, "clocks.sm"),
-        sm_clock_max_mhz=lazy(take, whole, "clocks.max.sm"),
-        event_reasons=lazy(lambda: take(_reasons, OLD_REASONS if OLD_REASONS in told.row(slot) else REASONS)),
-        slowed_s=lazy(lambda: made(lambda row, _: _slowed(row))),
-        ecc=lazy(take, word, "ecc.mode.current"),
-        ecc_pending=lazy(take, word, "ecc.mode.pending"),
-        has_ecc_counts=lazy(lambda: is_supported(_of(told.row(slot), _UNCORRECTED))),
+        sm_clock_mhz=lazy(take, parse_count, "clocks.sm"),
+        sm_clock_max_mhz=lazy(take, parse_count, "clocks.max.sm"),
+        event_reasons=lazy(lambda: take(_parse_reasons, OLD_REASONS if OLD_REASONS in told.row(slot) else REASONS)),
+        slowed_s=lazy(lambda: make_value(lambda row, _: _find_slowed(row))),
+        ecc=lazy(take, parse_word, "ecc.mode.current"),
+        ecc_pending=lazy(take, parse_word, "ecc.mode.pending"),
+        has_ecc_counts=lazy(lambda: is_supported(_get_cell(told.row(slot), _UNCORRECTED))),
         corrected_volatile=lazy(lambda: told.corrected().get(slot, -1)),
         corrected_an_hour=lazy(told.corrected_an_hour, slot),
         corrected_of_others=lazy(told.corrected_of_others, slot),
-        uncorrected_volatile=lazy(take, whole, _UNCORRECTED),
-        uncorrected_aggregate=lazy(take, whole, "ecc.errors.uncorrected.aggregate.total"),
-        retirement_pending=lazy(lambda: made(lambda row, remapped: _pending(row, remapped, errors))),
-        can_remap=lazy(lambda: made(lambda _, remapped: is_supported(_of(remapped, FAILURE)))),
-        remap_failed=lazy(made, _failed),
-        worn_banks=lazy(lambda: made(lambda _, remapped: _worn(remapped))),
-        rows_lost=lazy(lambda: made(lambda _, one: whole(_of(one, "remapped_rows.uncorrectable"), "remapped rows"))),
+        uncorrected_volatile=lazy(take, parse_count, _UNCORRECTED),
+        uncorrected_aggregate=lazy(take, parse_count, "ecc.errors.uncorrected.aggregate.total"),
+        retirement_pending=lazy(lambda: make_value(lambda row, remapped: _is_pending(row, remapped, errors))),
+        can_remap=lazy(lambda: make_value(lambda _, remapped: is_supported(_get_cell(remapped, FAILURE)))),
+        remap_failed=lazy(make_value, _has_failed),
+        worn_banks=lazy(lambda: make_value(lambda _, remapped: _count_worn(remapped))),
+        rows_lost=lazy(
+            lambda: make_value(
+                lambda _, one: parse_count(_get_cell(one, "remapped_rows.uncorrectable"), "remapped rows")
+            )
+        ),
         inforom=lazy(told.inforom, slot),
-        is_sram_over=lazy(take, yes, SRAM_OVER),
-        repairs=lazy(told.repaired, slot),
-        fabric_state=lazy(take, word, FABRIC_STATE),
-        fabric_faults=lazy(lambda: parsed(fabric_of, told.row(slot))[0]),
-        fabric_delays=lazy(lambda: parsed(fabric_of, told.row(slot))[1]),
-        mig=lazy(take, word, "mig.mode.current"),
-        mig_pending=lazy(take, word, "mig.mode.pending"),
+        is_sram_over=lazy(take, parse_yes, SRAM_OVER),
+        repairs=lazy(told.list_repairs, slot),
+        fabric_state=lazy(take, parse_word, FABRIC_STATE),
+        fabric_faults=lazy(lambda: parse_or_unknown(fabric_of, told.row(slot))[0]),
+        fabric_delays=lazy(lambda: parse_or_unknown(fabric_of, told.row(slot))[1]),
+        mig=lazy(take, parse_word, "mig.mode.current"),
+        mig_pending=lazy(take, parse_word, "mig.mode.pending"),
         mig_devices=lazy(told.mig_devices, slot),
-        compute_mode=lazy(take, word, "compute_mode"),
-        recovery_action=lazy(take, word, RECOVERY, "the recovery action"),
+        compute_mode=lazy(take, parse_word, "compute_mode"),
+        recovery_action=lazy(take, parse_word, RECOVERY, "the recovery action"),
         breakdown=lazy(told.breakdown, slot),
         silence=lazy(told.silence, slot),
         silence_way_out=lazy(told.silence_way_out, slot),
@@ -611,30 +621,30 @@ def _gpu(slot: str, told: _Told) -> GpuHealth:
     return found
 
 
-def _reasons(spelled: str, what: str) -> int:
+def _parse_reasons(spelled: str, what: str) -> int:
     return mask(spelled, what) if is_supported(spelled) else 0
 
 
-def _of(row: Mapping[str, str] | None, name: str) -> str:
+def _get_cell(row: Mapping[str, str] | None, name: str) -> str:
     return "N/A" if row is None else row.get(name, "N/A")
 
 
-def _worn(remapped: Mapping[str, str] | None) -> int:
-    banks = [whole(text, "spare rows") for name in (FEW, NONE) if is_supported(text := _of(remapped, name))]
+def _count_worn(remapped: Mapping[str, str] | None) -> int:
+    banks = [parse_count(text, "spare rows") for name in (FEW, NONE) if is_supported(text := _get_cell(remapped, name))]
     return sum(banks) if banks else -1
 
 
-def _failed(row: Mapping[str, str], remapped: Mapping[str, str] | None) -> bool:
+def _has_failed(row: Mapping[str, str], remapped: Mapping[str, str] | None) -> bool:
     """Whether a row found no spare one. With MIG nvidia-smi tells of the banks alone: with spares left none failed."""
-    spelled = _of(remapped, FAILURE)
+    spelled = _get_cell(remapped, FAILURE)
     if remapped is None or is_supported(spelled) or row.get("mig.mode.current") != "Enabled":
-        return yes(spelled, "failed row remapping")
-    if _of(remapped, NONE) != "0":
+        return parse_yes(spelled, "failed row remapping")
+    if _get_cell(remapped, NONE) != "0":
         raise UnknownFact("with MIG nvidia-smi does not tell whether the row remapper has failed")
     return False
 
 
-def _pending(
+def _is_pending(
     row: Mapping[str, str], remapped: Mapping[str, str] | None, errors: Callable[[], tuple[GpuError, ...]]
 ) -> bool:
     """Of pages (before Ampere) or rows. With MIG nvidia-smi does not tell of rows; none waits where none was retired in
@@ -643,14 +653,14 @@ def _pending(
     if not is_told and any(one.number in _RETIREMENTS and not one.is_settled for one in errors()):
         message = "with MIG nvidia-smi does not tell whether a memory row waits for a reset, and one was retired"
         raise UnknownFact(message)
-    pages = attempt(parsed, yes, row.get("retired_pages.pending", "N/A"), "pending page retirement")
-    rows = attempt(parsed, yes, _of(remapped, PENDING), "pending row remapping")
+    pages = attempt(parse_or_unknown, parse_yes, row.get("retired_pages.pending", "N/A"), "pending page retirement")
+    rows = attempt(parse_or_unknown, parse_yes, _get_cell(remapped, PENDING), "pending row remapping")
     if pages is True or rows is True:
         return True
-    return bool(sure(pages)) or bool(sure(rows))
+    return bool(require_sure(pages)) or bool(require_sure(rows))
 
 
-def _slowed(row: Mapping[str, str]) -> float:
+def _find_slowed(row: Mapping[str, str]) -> float:
     """The counters overlap (hardware slowdown counts as thermal, too), so the longest one counts."""
     spelled = [text for name, text in row.items() if "_counters." in name and is_supported(text)]
     if not spelled:

@@ -115,7 +115,7 @@ def questions_for(driver: str, *, is_vgpu: bool = False) -> tuple[tuple[str, ...
     """The fields to ask a driver of this version (580.126.20; empty: not known) for, the most first: what it does not
     know it refuses, and each refusal costs a run. Older records of a vGPU hold the answer to the second.
     """
-    if _branch(driver) < _FIRST_WITH_DETAILS:
+    if _parse_branch(driver) < _FIRST_WITH_DETAILS:
         return FIELDS[1:]
     return (tuple(name for name in FIELDS[0] if name not in {FEW, NONE}), *FIELDS) if is_vgpu else FIELDS
 
@@ -133,7 +133,7 @@ def with_kin(unknown: Iterable[str]) -> set[str]:
 
 def has_repairs(driver: str) -> bool:
     """Whether `REPAIRS` tells of repairs of memory on a driver of this version."""
-    return _branch(driver) >= _FIRST_WITH_REPAIRS
+    return _parse_branch(driver) >= _FIRST_WITH_REPAIRS
 
 
 def repairs_in(output: str) -> Mapping[str, tuple[str, ...]]:
@@ -146,14 +146,14 @@ def repairs_in(output: str) -> Mapping[str, tuple[str, ...]]:
         if line.startswith("GPU ") and (bus := _BUS_ID.fullmatch(line[4:].strip())):
             slot = slot_of(*bus.group(1, 2, 3, 4))
             found[slot] = ()
-        elif slot and (repair := _REPAIR.fullmatch(line.rstrip())) and yes(repair[2], repair[1]):
+        elif slot and (repair := _REPAIR.fullmatch(line.rstrip())) and parse_yes(repair[2], repair[1]):
             found[slot] = (*found[slot], repair[1])
     return found
 
 
 def mig_devices_in(output: str) -> Mapping[int, int | None]:
     """By the number of each GPU how many MIG devices an answer to `LIST` has; None where it has none, and something
-    else stands in their place.
+    else is in their place.
     """
     found: dict[int, int | None] = {}
     number = -1
@@ -175,7 +175,7 @@ def mig_profiles_in(output: str) -> tuple[str, ...]:
     return tuple(match[1] for line in output.splitlines() if (match := _MIG_DEVICE.match(line)))
 
 
-def _branch(driver: str) -> int:
+def _parse_branch(driver: str) -> int:
     branch = driver.partition(".")[0]
     return parse_digits(branch, 0)
 
@@ -195,7 +195,7 @@ def parse_rows(output: str, fields: tuple[str, ...], status: int) -> Rows:
     return Rows(rows, refused, tuple(_UNKNOWN_FIELD.findall(output)) if refused else ())
 
 
-def dead(row: Mapping[str, str]) -> str:
+def find_dead_word(row: Mapping[str, str]) -> str:
     """The word that a row has in the place of every value ([GPU is lost], ERR!, [N/A]); empty where it has one value.
 
     A vGPU, and a GPU that shares the memory of its CPU, have few values, and none has none. What newer drivers print of
@@ -223,27 +223,27 @@ def parse_number(spelled: str, what: str) -> float:
     [Unknown Error].
     """
     match = re.fullmatch(r"(-?\d+(?:\.\d+)?)(?: \S+)?", spelled)
-    return float(match[1]) if match else _unclear(spelled, what)
+    return float(match[1]) if match else _raise_unclear(spelled, what)
 
 
-def whole(spelled: str, what: str) -> int:
+def parse_count(spelled: str, what: str) -> int:
     return int(parse_number(spelled, what))
 
 
 def mask(spelled: str, what: str) -> int:
     """A bit mask: 0x0000000000000004. Raises ValueError for anything else."""
-    return int(spelled, 16) if re.fullmatch(r"0x[0-9A-Fa-f]+", spelled) else _unclear(spelled, what)
+    return int(spelled, 16) if re.fullmatch(r"0x[0-9A-Fa-f]+", spelled) else _raise_unclear(spelled, what)
 
 
-def word(spelled: str, what: str) -> str:
+def parse_word(spelled: str, what: str) -> str:
     """A mode: Enabled, Default; empty where this GPU has no such thing. Raises ValueError for an error."""
     if not is_supported(spelled):
         return ""
     is_value = word_of(spelled) is SmiWord.VALUE and not re.search(r"[\[!]", spelled)
-    return spelled if is_value else _unclear(spelled, what)
+    return spelled if is_value else _raise_unclear(spelled, what)
 
 
-def yes(spelled: str, what: str) -> bool:
+def parse_yes(spelled: str, what: str) -> bool:
     """Whether something is pending or failed: Yes, No, or a count of it; false where this GPU has no such thing. Raises
     ValueError for an error.
     """
@@ -251,7 +251,7 @@ def yes(spelled: str, what: str) -> bool:
         return False
     if (count := parse_digits(spelled, None)) is not None:
         return count > 0
-    return spelled.lower() == "yes" or (spelled.lower() != "no" and _unclear(spelled, what))
+    return spelled.lower() == "yes" or (spelled.lower() != "no" and _raise_unclear(spelled, what))
 
 
 def fabric_of(row: Mapping[str, str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -281,10 +281,10 @@ def fabric_of(row: Mapping[str, str]) -> tuple[tuple[str, ...], tuple[str, ...]]
         for name, spelled in {"state": state, **said}.items():
             is_clear = name == "status" or spelled.lower() in _FABRIC_WORDS.get(name, _YES_NO)
             if is_supported(spelled) and not is_clear:
-                _unclear(spelled, f"fabric.{name}")
+                _raise_unclear(spelled, f"fabric.{name}")
     return tuple(apart), tuple(slow)
 
 
-def _unclear(spelled: str, what: str) -> NoReturn:
+def _raise_unclear(spelled: str, what: str) -> NoReturn:
     message = f"nvidia-smi says {spelled!r} of {what}"
     raise ValueError(message)

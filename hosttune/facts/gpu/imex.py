@@ -13,11 +13,11 @@ import re
 from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, shared
+from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, make_shared
 from hosttune.facts.gpu.platforms import IMEX, is_of_rack
 from hosttune.facts.network.gids import ipv4_of_roce
 from hosttune.facts.network.network import ROUTES, parse_routes
-from hosttune.facts.reading import derived, if_absent, names_in, text, texts
+from hosttune.facts.reading import derive, if_absent, names_in, read_text, read_texts
 from hosttune.facts.services.units import Unit, read_units
 from hosttune.facts.slurm_conf import SLURM_CONF
 from hosttune.facts.versions import upstream_of
@@ -71,7 +71,7 @@ def parse_addresses(fib_trie: str, if_inet6: str) -> frozenset[str]:
         digits = row.split()[0] if row.strip() else ""
         if len(digits) == 32:
             found.append(":".join(digits[at : at + 4] for at in range(0, 32, 4)))
-    parsed = (_address(one) for one in found)
+    parsed = (_parse_address(one) for one in found)
     return frozenset(one for one in parsed if one and not ip_address(one).is_loopback)
 
 
@@ -82,13 +82,13 @@ def parse_nodes(content: str) -> tuple[str, ...]:
 
 
 def collect(reader: Reader, facts: Facts) -> Imex:
-    unit = shared(lambda: read_units(reader, (IMEX,)).get(IMEX))
-    nodes_file = shared(_nodes_file, reader)
-    nodes = shared(lambda: parse_nodes(if_absent(text(reader, nodes_file()), "")))
+    unit = make_shared(lambda: read_units(reader, (IMEX,)).get(IMEX))
+    nodes_file = make_shared(_nodes_file, reader)
+    nodes = make_shared(lambda: parse_nodes(if_absent(read_text(reader, nodes_file()), "")))
     return Imex(
         is_of_rack=lazy(lambda: any(is_of_rack(gpu.device_id) for gpu in facts.gpus.devices)),
-        is_installed=lazy(lambda: bool(_versions(facts))),
-        state=lazy(lambda: _state(reader, attempt(unit))),
+        is_installed=lazy(lambda: bool(_find_versions(facts))),
+        state=lazy(lambda: _read_state(reader, attempt(unit))),
         starts_at_boot=lazy(lambda: IMEX in facts.units.enabled),
         is_per_job=lazy(_is_per_job, reader, facts),
         odd_version=lazy(_odd_version, facts),
@@ -98,21 +98,21 @@ def collect(reader: Reader, facts: Facts) -> Imex:
     )
 
 
-def _versions(facts: Facts) -> tuple[str, ...]:
+def _find_versions(facts: Facts) -> tuple[str, ...]:
     names = [name for name in facts.packages.brought if _PACKAGE.fullmatch(name)]
     return tuple(upstream_of(facts.packages[name].version) for name in names)
 
 
 def _odd_version(facts: Facts) -> str:
-    loaded, own = facts.driver.loaded_version, _versions(facts)
+    loaded, own = facts.driver.loaded_version, _find_versions(facts)
     return "" if not loaded or not own or loaded in own else own[0]
 
 
-def _state(reader: Reader, unit: object) -> str:
+def _read_state(reader: Reader, unit: object) -> str:
     """Where systemd does not answer, processes in the service's control group show that it runs."""
     if isinstance(unit, Unit):
         return unit.active_state
-    if if_absent(text(reader, _GROUP), "").strip():
+    if if_absent(read_text(reader, _GROUP), "").strip():
         return "active"
     raise UnknownFact(f"systemd does not tell whether {IMEX} runs")
 
@@ -121,17 +121,17 @@ def _is_per_job(reader: Reader, facts: Facts) -> bool:
     if facts.managers.kubelet or facts.managers.gpu_operator:
         return True
     paths = [f"{folder}/{name}" for folder in _PROLOGS for name in names_in(reader, folder)]
-    for _, content in texts(reader, SLURM_CONF):
+    for _, content in read_texts(reader, SLURM_CONF):
         paths += [one for one in _SLURM_PROLOG.findall(content) if one.startswith("/")]
-    return any("nvidia-imex" in content for _, content in texts(reader, paths))
+    return any("nvidia-imex" in content for _, content in read_texts(reader, paths))
 
 
 def _nodes_file(reader: Reader) -> str:
-    named = _NODE_FILE.findall(if_absent(text(reader, CONFIG), ""))
+    named = _NODE_FILE.findall(if_absent(read_text(reader, CONFIG), ""))
     return str(named[-1]) if named else NODES
 
 
-def _address(spelled: str) -> str:
+def _parse_address(spelled: str) -> str:
     try:
         return str(ip_address(spelled))
     except ValueError:
@@ -140,19 +140,19 @@ def _address(spelled: str) -> str:
 
 def _names_this_host(reader: Reader, facts: Facts, nodes: Iterable[str]) -> bool:
     """Raises UnknownFact where neither an address nor its absence is certain."""
-    listed = {_address(one) or one for one in nodes}
+    listed = {_parse_address(one) or one for one in nodes}
     names = {one for one in (attempt(lambda: facts.host.hostname),) if isinstance(one, str)}
     if listed & names:
         return True
-    if any(not _address(one) for one in listed):
+    if any(not _parse_address(one) for one in listed):
         raise UnknownFact("the list of nodes has names, and which addresses these have is not asked")
-    own = attempt(lambda: parse_addresses(*(if_absent(text(reader, path), "") for path in (FIB_TRIE, IF_INET6))))
+    own = attempt(lambda: parse_addresses(*(if_absent(read_text(reader, path), "") for path in (FIB_TRIE, IF_INET6))))
     if isinstance(own, frozenset) and own:
         return bool(listed & own)
     if listed & ipv4_of_roce(reader):
         return True
     # Each address is in a subnet that a route reaches directly, or in a table of RoCE.
-    subnets = derived(if_absent(text(reader, ROUTES), ""), ROUTES, parse_routes).values()
+    subnets = derive(if_absent(read_text(reader, ROUTES), ""), ROUTES, parse_routes).values()
     reached = {ip_network(subnet, strict=False) for own_subnets in subnets for subnet in own_subnets}
     sizes = {subnet.prefixlen for subnet in reached}
     around = (ip_network((one, size), strict=False) for one in listed for size in sizes)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from hosttune.facts.base import Fact, UnknownFact, lazy
 from hosttune.facts.gpu.gpu_errors import slot_of
 from hosttune.facts.gpu.nvidia import has_gridd
-from hosttune.facts.gpu.nvidia_smi import instead, printed
+from hosttune.facts.gpu.nvidia_smi import clean_line, describe_failure
 from hosttune.facts.gpu.smi_words import is_supported, worst_of
 from hosttune.facts.reading import require_known
 from hosttune.frozen import frozen
@@ -92,7 +92,7 @@ def states_in(output: str, slots: Collection[str]) -> tuple[str, ...]:
             is_of_driver = True
         elif line.startswith("    Processes"):
             is_of_driver = False
-        elif is_of_driver and (match := _STATUS.fullmatch(line)) and is_supported(state := printed(match[1])):
+        elif is_of_driver and (match := _STATUS.fullmatch(line)) and is_supported(state := clean_line(match[1])):
             states[state] = None
     if error := worst_of(states):
         raise UnknownFact(f"nvidia-smi says {error} of a licence")
@@ -101,13 +101,13 @@ def states_in(output: str, slots: Collection[str]) -> tuple[str, ...]:
 
 def collect(reader: Reader, facts: Facts) -> Licence:
     return Licence(
-        states=lazy(_states, reader, facts),
+        states=lazy(_read_states, reader, facts),
         has_daemon=lazy(has_gridd, reader),
         is_in_pod=lazy(lambda: facts.managers.gpu_operator and not facts.driver.is_installed),
     )
 
 
-def _states(reader: Reader, facts: Facts) -> tuple[str, ...]:
+def _read_states(reader: Reader, facts: Facts) -> tuple[str, ...]:
     if not facts.nvidia.is_vgpu:
         return ()
     if facts.nvidia.smi != "answers":
@@ -115,5 +115,5 @@ def _states(reader: Reader, facts: Facts) -> tuple[str, ...]:
     done = require_known(reader.query(QUESTION, timeout_s=_TIMEOUT_S), "nvidia-smi")
     states = states_in(done.text, [gpu.slot for gpu in facts.gpus.devices])
     if not states and (done.status or not _A_GPU.search(done.text)):
-        raise UnknownFact(f"nvidia-smi does not tell of a licence: {instead(done)}")
+        raise UnknownFact(f"nvidia-smi does not tell of a licence: {describe_failure(done)}")
     return states

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, attempt, known_items, lacking_of, lazy, raw, shared
+from hosttune.facts.base import Fact, UnknownFact, attempt, get_raw, known_items, lacking_of, lazy, make_shared
 from hosttune.facts.gpu.gpu_errors import wants_reset
 from hosttune.facts.gpu.gpus import DEVICES, is_vfio
 from hosttune.facts.gpu.nvidia_lost import SilentGpu, silent_gpus, told_by_log
@@ -17,6 +17,7 @@ from hosttune.facts.gpu.nvidia_smi import (
     QUERY,
     NvidiaGpu,
     SmiAnswer,
+    is_rejected,
     is_vgpu_name,
     legacy_branch,
     messages_in,
@@ -25,7 +26,6 @@ from hosttune.facts.gpu.nvidia_smi import (
     not_for_open,
     not_in_release,
     parse_smi,
-    rejected,
     sentences_of,
     why_refused,
     without_room,
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
 
-__all__ = ["Nvidia", "NvidiaGpu", "SilentGpu", "collect", "narrowed"]
+__all__ = ["Nvidia", "NvidiaGpu", "SilentGpu", "collect", "why_narrowed"]
 
 # What records from before hold: of GPUs alone, and without times.
 OLD_JOURNAL = (
@@ -106,8 +106,8 @@ class _Asked:
 
 
 def collect(reader: Reader, facts: Facts) -> Nvidia:
-    asked, messages = shared(_smi, reader, facts), shared(_messages, reader, facts)
-    words = shared(lambda: sentences_of(messages()))
+    asked, messages = make_shared(_ask_smi, reader, facts), make_shared(_read_messages, reader, facts)
+    words = make_shared(lambda: sentences_of(messages()))
     return Nvidia(
         smi=lazy(lambda: asked().smi),
         smi_status=lazy(lambda: asked().status),
@@ -117,18 +117,18 @@ def collect(reader: Reader, facts: Facts) -> Nvidia:
         gpus=lazy(lambda: asked().said.gpus),
         corrupted=lazy(lambda: asked().said.corrupted),
         messages=lazy(messages),
-        silent=lazy(_silent, reader, facts, asked, messages),
+        silent=lazy(_find_silent, reader, facts, asked, messages),
         all_lost=lazy(_all_lost, reader, facts, messages),
         needs_open=lazy(lambda: needs_open(words())),
         not_for_open=lazy(lambda: not_for_open(words())),
         legacy_branch=lazy(lambda: legacy_branch(words())),
-        rejected_key=lazy(lambda: not raw(facts.driver, "loaded_version") and rejected(messages())),
+        rejected_key=lazy(lambda: not get_raw(facts.driver, "loaded_version") and is_rejected(messages())),
         is_vgpu=lazy(_is_vgpu, reader, facts, asked, words),
         wants_reset=lazy(lambda: wants_reset(messages())),
         loses_links=lazy(lambda: any(LINKS_LOST in message for message in messages())),
         no_room=lazy(lambda: without_room(messages())),
-        misfit=lazy(lambda: ("", "") if raw(facts.driver, "loaded_version") else misfit_in(messages())),
-        refused=lazy(lambda: "" if raw(facts.driver, "loaded_version") else why_refused(messages())),
+        misfit=lazy(lambda: ("", "") if get_raw(facts.driver, "loaded_version") else misfit_in(messages())),
+        refused=lazy(lambda: "" if get_raw(facts.driver, "loaded_version") else why_refused(messages())),
     )
 
 
@@ -149,11 +149,11 @@ def _may_have_gpu(reader: Reader, facts: Facts) -> bool:
         return True
 
 
-def _smi(reader: Reader, facts: Facts) -> _Asked:
+def _ask_smi(reader: Reader, facts: Facts) -> _Asked:
     nothing = SmiAnswer((), {}, (), "", "")
     if not _may_have_gpu(reader, facts):
         return _Asked("not asked", -1, nothing, "there is no NVIDIA GPU")
-    is_loaded = raw(facts.driver, "loaded_version") != ""
+    is_loaded = get_raw(facts.driver, "loaded_version") != ""
     # On a host it would load the module. A support file may hold what it said there.
     answer = reader.query(QUERY, timeout_s=_SMI_TIMEOUT_S) if is_loaded or reader.kind == "record" else ABSENT
     if not is_loaded and not isinstance(answer, Completed):
@@ -203,8 +203,8 @@ def smi_package(facts: Facts) -> str:
     return f"nvidia-utils-{driver.branch}{'-server' if 'server' in driver.flavour else ''}"
 
 
-def _messages(reader: Reader, facts: Facts) -> tuple[str, ...]:
-    """The lines of the log. Raises UnknownFact with why they may not, or cannot, be read; without a GPU nobody misses
+def _read_messages(reader: Reader, facts: Facts) -> tuple[str, ...]:
+    """The lines of the log. Raises UnknownFact with why they may not, or cannot, be read; without a GPU no one misses
     them.
     """
     if not _may_have_gpu(reader, facts):
@@ -219,20 +219,20 @@ def _messages(reader: Reader, facts: Facts) -> tuple[str, ...]:
         raise
 
 
-def _silent(
+def _find_silent(
     reader: Reader, facts: Facts, asked: Callable[[], _Asked], messages: Callable[[], tuple[str, ...]]
 ) -> tuple[SilentGpu, ...]:
     """The GPUs that the driver holds and nvidia-smi does not show; those without a driver are told elsewhere."""
     _has_gpu(reader, facts)  # raises where no driver runs
     devices = known_items(facts.gpus.devices)
-    held = {gpu.slot for gpu in devices if raw(gpu, "driver") == "nvidia"}
+    held = {gpu.slot for gpu in devices if get_raw(gpu, "driver") == "nvidia"}
     on_bus = {gpu.slot for gpu in devices}
     said = attempt(lambda: asked().said)
     if lacking_of(facts.gpus.devices) and isinstance(said, SmiAnswer):
         # What nvidia-smi lists is a GPU, also where the class of that PCI function could not be read.
         shown = {gpu.slot for gpu in said.gpus} & {*names_in(reader, DEVICES)}
         held, on_bus = held | shown, on_bus | shown
-    return silent_gpus(said, attempt(messages), held, on_bus, narrowed(reader, facts))
+    return silent_gpus(said, attempt(messages), held, on_bus, why_narrowed(reader, facts))
 
 
 def _all_lost(reader: Reader, facts: Facts, messages: Callable[[], tuple[str, ...]]) -> str:
@@ -241,14 +241,14 @@ def _all_lost(reader: Reader, facts: Facts, messages: Callable[[], tuple[str, ..
     whose GPU is no PCI device, and where people sit: they unplug a GPU, or switch that of a laptop off.
     """
     devices = facts.gpus.devices
-    if not all(is_vfio(gpu.driver) for gpu in devices) or raw(facts.host, "is_container") is True:
+    if not all(is_vfio(gpu.driver) for gpu in devices) or get_raw(facts.host, "is_container") is True:
         return ""
     log = attempt(messages)
     gone = told_by_log(log)[0] if isinstance(log, tuple) else {}
     there = {gpu.slot for gpu in devices}
     if lost := [f"the GPU at {slot} {why}" for slot, why in gone.items() if slot not in there]:
         return f"{'; '.join(lost)}; no GPU of this host is left on it"
-    loaded = raw(facts.driver, "loaded_version")
+    loaded = get_raw(facts.driver, "loaded_version")
     if devices or facts.gpus.nvswitches or not isinstance(loaded, str) or not loaded:
         return ""
     if _TEGRA in hint(reader, "/proc/device-tree/compatible") or _is_of_people(facts):
@@ -257,12 +257,12 @@ def _all_lost(reader: Reader, facts: Facts, messages: Callable[[], tuple[str, ..
 
 
 def _is_of_people(facts: Facts) -> bool:
-    return attempt(lambda: facts.role.is_desktop) is True or raw(facts.role, "chassis") == "laptop"
+    return attempt(lambda: facts.role.is_desktop) is True or get_raw(facts.role, "chassis") == "laptop"
 
 
-def narrowed(reader: Reader, facts: Facts) -> str:
+def why_narrowed(reader: Reader, facts: Facts) -> str:
     """Why nvidia-smi may show fewer GPUs to this process than the driver holds; empty for none."""
-    if raw(facts.host, "is_container") is True:
+    if get_raw(facts.host, "is_container") is True:
         return "in a container nvidia-smi shows the GPUs that were given to it"
     if _JOB.search(hint(reader, "/proc/self/cgroup")):
         return "in a job of Slurm nvidia-smi shows the GPUs of that job"

@@ -12,10 +12,10 @@ from collections import deque
 from collections.abc import Collection, Iterable, Mapping
 
 from hosttune.facts.base import Fact, UnknownFact
-from hosttune.facts.gpu.gpu_errors import is_load, resets_asked, slot_of, stamped, xid_of
+from hosttune.facts.gpu.gpu_errors import is_load, resets_asked, slot_of, split_stamp, xid_of
 from hosttune.facts.gpu.nvidia_smi import SmiAnswer
 from hosttune.facts.gpu.smi_words import asks_for_reset, says_lost
-from hosttune.facts.reading import sure
+from hosttune.facts.reading import require_sure
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 from hosttune.values import Unreadable
@@ -68,7 +68,7 @@ def told_by_log(messages: Iterable[str]) -> tuple[Mapping[str, str], Mapping[str
         elif xid := xid_of(message):
             if xid[1] == _XID:
                 gone[xid[0]] = f"has fallen off the bus (Xid {_XID})"
-        elif (line := stamped(message)[1]).startswith("NVRM:"):
+        elif (line := split_stamp(message)[1]).startswith("NVRM:"):
             if one := _SENTENCE.match(line):
                 if one[5].startswith("fallen"):
                     gone.setdefault(slot_of(*one.group(1, 2, 3, 4)), _GONE)
@@ -88,7 +88,7 @@ def _hangs_in_firmware(messages: Iterable[str]) -> bool:
     """The driver waited in vain for the processor of a GPU since it was loaded last."""
     hangs = False
     for message in messages:
-        hangs = not is_load(message) and (hangs or _FIRMWARE_HANGS.match(stamped(message)[1]) is not None)
+        hangs = not is_load(message) and (hangs or _FIRMWARE_HANGS.match(split_stamp(message)[1]) is not None)
     return hangs
 
 
@@ -115,7 +115,7 @@ def silent_gpus(
             found.setdefault(slot, SilentGpu(slot, f"does not answer nvidia-smi: {words}{after}", "smi", bool(xid)))
     if not isinstance(said, SmiAnswer) or not answering:
         if not found:
-            sure(messages)
+            require_sure(messages)
         return tuple(found[slot] for slot in sorted(found))
     for slot, words in said.unclear.items():
         unknown = f"nvidia-smi says {words} of the GPU at {slot}, and answers in part"

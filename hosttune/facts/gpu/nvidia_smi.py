@@ -14,7 +14,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, lazy
-from hosttune.facts.gpu.gpu_errors import STAMP, is_load, kind_of, slot_of, stamped
+from hosttune.facts.gpu.gpu_errors import STAMP, is_load, kind_of, slot_of, split_stamp
 from hosttune.facts.gpu.smi_words import BROKEN, SmiWord, is_denied, word_of, worst_of
 from hosttune.facts.kernel.kernel_log import OF_GPUS, messages_with
 from hosttune.frozen import frozen
@@ -32,7 +32,7 @@ _COMMAS = 3  # of a row
 MAX_MESSAGES = 200
 
 _BUS_ID = r"([0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})(?:\.([0-7]))?"
-# The name stands last: it is the only field that may hold a comma.
+# The name is last: it is the only field that may hold a comma.
 _ROW = regex(rf"{_BUS_ID}, ([^,]*), ([^,]*), (.*\S)\s*")
 _VERSION = regex(r"\d+\.\d[\d.]*")
 # Unable to determine the device handle for GPU1: 0000:34:00.0: Unknown Error; branches differ in what is before it.
@@ -64,7 +64,7 @@ _WORDS = (
     ("no permission", "insufficient permissions"),
 )
 
-_MESSAGE = regex(rf"(?:\(\d+ times[^()]*\) )?(?:{OF_GPUS})")  # how often stands in a record
+_MESSAGE = regex(rf"(?:\(\d+ times[^()]*\) )?(?:{OF_GPUS})")  # how often is in a record
 # The kernel's own sentences do not always name the module that it refused.
 _REJECTED = regex(
     r"(?:module: )?Loading of (?:unsigned module|module with (?:unavailable|unsupported)[\w ]*) is rejected|"
@@ -82,7 +82,7 @@ _NOT_FOR_OPEN = regex(r"not supported by open nvidia\.ko", re.IGNORECASE)
 _PROBE_FAILED = regex(r"NVIDIA probe routine failed for", re.IGNORECASE)
 _NO_ROOM = regex(rf"NVRM: *BAR\d is \d{{1,9}}M @ 0x[0-9A-Fa-f]{{1,16}} \(PCI:{_BUS_ID}\)")
 _NOT_IN_RELEASE = regex(r"not supported by the NVIDIA \d[\d.]* driver release", re.IGNORECASE)
-# GRID T4-16Q, NVIDIA A100-4-20C: the profile, with what it is for (A, B, C, Q), stands at the end.
+# GRID T4-16Q, NVIDIA A100-4-20C: the profile, with what it is for (A, B, C, Q), is at the end.
 _VGPU_NAME = regex(r"(?:GRID|NVIDIA) .*-\d+[ABCQ]")
 
 
@@ -93,7 +93,7 @@ class NvidiaGpu(Fact):
     slot: str  # as in sysfs: 0000:1b:00.0
     name: str
     driver_version: str
-    persistence: bool  # the driver keeps it ready while nobody uses it
+    persistence: bool  # the driver keeps it ready while no one uses it
 
 
 @frozen
@@ -127,22 +127,22 @@ def parse_smi(output: str, status: int) -> SmiAnswer:
             error = worst_of((version, mode, name))
             is_named = word_of(name) is SmiWord.VALUE and _VERSION.fullmatch(version)
             if not is_named or word_of(error) in BROKEN:
-                lost[slot] = printed(error or (name if _VERSION.fullmatch(version) else version))
+                lost[slot] = clean_line(error or (name if _VERSION.fullmatch(version) else version))
                 continue
             gpus.append(NvidiaGpu(slot, name, version, lazy(_switch, mode)))
             if word_of(error) is SmiWord.ERROR:
-                unclear[slot] = printed(error)
+                unclear[slot] = clean_line(error)
         elif line.count(",") == _COMMAS and (error := worst_of(line.split(","))):
-            nameless = nameless or printed(error.strip())
-            sentences.append(printed(line))
+            nameless = nameless or clean_line(error.strip())
+            sentences.append(clean_line(line))
         elif slot := corrupted_in(line):
             corrupted.append(slot)
         elif not _NO_SENTENCE.match(line):
-            sentences.append(printed(line))
+            sentences.append(clean_line(line))
             if gone := _HANDLE.search(line) or _LOST.search(line):
-                lost[slot_of(*gone.group(1, 2, 3, 4))] = printed(gone[5]) or "no device handle"
+                lost[slot_of(*gone.group(1, 2, 3, 4))] = clean_line(gone[5]) or "no device handle"
     denied = tuple(slot for slot, words in lost.items() if is_denied(words))
-    refusal = "" if gpus else _refusal(output, status)
+    refusal = "" if gpus else _describe_refusal(output, status)
     unreached = {slot: words for slot, words in lost.items() if slot not in denied}
     first = next(iter(sentences), "")
     return SmiAnswer(tuple(gpus), unreached, denied, first, refusal, tuple(corrupted), unclear, nameless)
@@ -156,15 +156,15 @@ def slots_of(gpus: Sequence[NvidiaGpu], numbers: Iterable[int]) -> tuple[str, ..
     return slots if set(numbers) <= set(range(len(slots))) else ()
 
 
-def printed(line: str) -> str:
+def clean_line(line: str) -> str:
     """A line that is no answer, as it may be shown: without serials and control characters, and not long."""
     return mask_text("".join(one for one in line[: 10 * _LONGEST] if one.isprintable()).strip())[:_LONGEST]
 
 
-def instead(done: Completed) -> str:
+def describe_failure(done: Completed) -> str:
     """The first line of what is no answer, or how the program ended without one."""
     lines = (done.text or done.errors).strip().splitlines()
-    return printed(lines[0]) if lines else f"exit status {done.status}, and nothing printed"
+    return clean_line(lines[0]) if lines else f"exit status {done.status}, and nothing printed"
 
 
 def corrupted_in(line: str) -> str:
@@ -175,7 +175,7 @@ def corrupted_in(line: str) -> str:
     return slot_of(*match.group(1, 2, 3, 4)) if match else ""
 
 
-def _refusal(output: str, status: int) -> str:
+def _describe_refusal(output: str, status: int) -> str:
     lower = output.lower()
     said = next((name for name, words in _WORDS if words in lower), "")
     return said or _STATUSES.get(status) or "other"
@@ -202,7 +202,7 @@ def messages_in(log: str) -> tuple[str, ...]:
         if kind == "reset":
             places.clear()
         elif kind in places:
-            lines[places[kind]] = _together(lines[places[kind]], message)
+            lines[places[kind]] = _join_lines(lines[places[kind]], message)
             continue
         elif kind:
             places[kind] = len(lines)
@@ -217,9 +217,9 @@ def messages_in(log: str) -> tuple[str, ...]:
     return tuple(kept[-MAX_MESSAGES:])
 
 
-def _together(first: str, last: str) -> str:
+def _join_lines(first: str, last: str) -> str:
     """Two lines of one error as one."""
-    (before, _), (after, text) = stamped(first), stamped(last)
+    (before, _), (after, text) = split_stamp(first), split_stamp(last)
     one, two = re.match(STAMP, before), re.match(STAMP, after)
     began, many = (one[1], int(one[2] or 1)) if one else (None, 1)
     until, more = (two[3] or two[1], int(two[2] or 1)) if two else (None, 1)
@@ -256,7 +256,7 @@ def not_in_release(sentences: str) -> bool:
 def without_room(messages: Iterable[str]) -> tuple[str, ...]:
     """The slots of GPUs that the driver refused in this boot, because a window of theirs (BAR) has no address on the
     bus; sorted. The driver says so before the line by which it is loaded (nv-pci.c), and no load changes it."""
-    found = (_NO_ROOM.match(stamped(line)[1]) for line in messages)
+    found = (_NO_ROOM.match(split_stamp(line)[1]) for line in messages)
     return tuple(sorted({slot_of(*match.group(1, 2, 3, 4)) for match in found if match}))
 
 
@@ -278,9 +278,9 @@ def why_refused(messages: Iterable[str]) -> str:
     return next((name for name, found in told.items() if found), "")
 
 
-def rejected(messages: Sequence[str]) -> bool:
+def is_rejected(messages: Sequence[str]) -> bool:
     """The kernel refused a module for its signature."""
-    return any(_REJECTED.match(stamped(line)[1]) for line in messages)
+    return any(_REJECTED.match(split_stamp(line)[1]) for line in messages)
 
 
 def misfit_in(messages: Iterable[str]) -> tuple[str, str]:
@@ -288,7 +288,7 @@ def misfit_in(messages: Iterable[str]) -> tuple[str, str]:
     of symbol` or `Unknown symbol`, the release or the symbol); two empty words where it did not say so."""
     found = ("", "")
     for line in messages:
-        if match := _MISFIT.match(stamped(line)[1]):
+        if match := _MISFIT.match(split_stamp(line)[1]):
             found = (match[1], match[2])
         elif is_load(line):
             found = ("", "")

@@ -11,10 +11,10 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, raw, shared
+from hosttune.facts.base import Fact, UnknownFact, attempt, get_raw, lazy, make_shared
 from hosttune.facts.gpu.gpu_count import Expected
 from hosttune.facts.gpu.gpus import is_vfio
-from hosttune.facts.gpu.nvidia_smi import corrupted_in, printed, slots_of
+from hosttune.facts.gpu.nvidia_smi import clean_line, corrupted_in, slots_of
 from hosttune.facts.gpu.platforms import platform_of
 from hosttune.facts.reading import require_known
 from hosttune.frozen import frozen
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 STATUS = ("nvidia-smi", "nvlink", "-s")
 _TIMEOUT_S = 30.0
-_SOLD_ALONE = "0x2342"  # GH200: one is joined to nobody, four on a board are
+_SOLD_ALONE = "0x2342"  # GH200: one is joined to no one, four on a board are
 # V100 (SXM2): eight are joined to each other without switches, each to four of the others; or four, each to all.
 _MESH = frozenset({"0x1db1", "0x1db5"})
 # Cards that take bridges, which join two, or four.
@@ -117,9 +117,9 @@ def status_in(output: str) -> Mapping[int, Links | None]:
             elif link:
                 found[number] = replace(links, down=links.down + 1)
             else:
-                found[number] = replace(links, unclear=links.unclear or printed(line))
+                found[number] = replace(links, unclear=links.unclear or clean_line(line))
     if not found and output.strip():
-        message = f"nvidia-smi: {printed(next(iter(output.strip().splitlines()), ''))}"
+        message = f"nvidia-smi: {clean_line(next(iter(output.strip().splitlines()), ''))}"
         raise ValueError(message)
     return found
 
@@ -147,7 +147,7 @@ def lacks_peers(model: str, ups: Sequence[int]) -> bool:
     return links > 0 and 1 < here < 4 and {*ups} == {links // 3 * (here - 1)}  # of four, each joined to all others
 
 
-def asked(reader: Reader, facts: Facts, question: tuple[str, ...]) -> str:
+def ask_smi(reader: Reader, facts: Facts, question: tuple[str, ...]) -> str:
     """What nvidia-smi prints. Raises UnknownFact where it is not asked, or does not answer."""
     if facts.nvidia.smi != "answers":
         raise UnknownFact(facts.nvidia.problem)
@@ -159,11 +159,13 @@ def asked(reader: Reader, facts: Facts, question: tuple[str, ...]) -> str:
 
 
 def collect(reader: Reader, facts: Facts) -> Nvlink:
-    is_possible = shared(
-        lambda: may_have_links([gpu for gpu in facts.gpus.devices if gpu.driver == "nvidia"]) or bool(_apart(facts))
+    is_possible = make_shared(
+        lambda: (
+            may_have_links([gpu for gpu in facts.gpus.devices if gpu.driver == "nvidia"]) or bool(_find_apart(facts))
+        )
     )
     return Nvlink(
-        gpus=lazy(lambda: _gpus(reader, facts) if is_possible() else ()),
+        gpus=lazy(lambda: _read_gpus(reader, facts) if is_possible() else ()),
         is_possible=lazy(is_possible),
         is_disabled=lazy(_is_disabled, facts),
     )
@@ -177,46 +179,46 @@ def _is_disabled(facts: Facts) -> bool:
     return any(one.key == _DISABLED and one.wins and one.value not in {"", "0"} for one in facts.parameters.options)
 
 
-def _gpus(reader: Reader, facts: Facts) -> tuple[NvlinkGpu, ...]:
+def _read_gpus(reader: Reader, facts: Facts) -> tuple[NvlinkGpu, ...]:
     """Where its links are not known, a GPU that says that it is outside of its fabric is still looked at."""
     try:
-        return _linked(reader, facts)
+        return _read_linked(reader, facts)
     except UnknownFact as error:
-        apart, why = _apart(facts), str(error)
+        apart, why = _find_apart(facts), str(error)
         if not apart:
             raise
-        return tuple(_unlinked(facts, slot, why) for slot in apart)
+        return tuple(_make_unlinked(facts, slot, why) for slot in apart)
 
 
-def _linked(reader: Reader, facts: Facts) -> tuple[NvlinkGpu, ...]:
-    output = asked(reader, facts, STATUS)
+def _read_linked(reader: Reader, facts: Facts) -> tuple[NvlinkGpu, ...]:
+    output = ask_smi(reader, facts, STATUS)
     try:
         told = status_in(output)
     except ValueError as error:
         raise UnknownFact(str(error)) from None
-    every = _named(facts, told)
-    if all(":" not in name for name, _, _ in every) and _apart(facts):
+    every = _list_named(facts, told)
+    if all(":" not in name for name, _, _ in every) and _find_apart(facts):
         raise UnknownFact("nvidia-smi tells of the NVLinks of other GPUs than it lists")
     boards = _Boards(facts, every)
-    apart = _apart(facts) if any(links and boards.has_none(model, links) for _, model, links in every) else ()
+    apart = _find_apart(facts) if any(links and boards.has_none(model, links) for _, model, links in every) else ()
     return tuple(
-        _gpu(facts, name, model, _ALL_OFF if boards.has_none(model, links) else links, boards)
+        _make_gpu(facts, name, model, _ALL_OFF if boards.has_none(model, links) else links, boards)
         for name, model, links in every
         if links and (name in apart or not boards.has_none(model, links))
     )
 
 
-def _apart(facts: Facts) -> tuple[str, ...]:
+def _find_apart(facts: Facts) -> tuple[str, ...]:
     """The slots of the GPUs that say that they have a fabric and are not in it."""
     gpus = attempt(lambda: facts.health.gpus)
-    return tuple(one.slot for one in gpus if _is_apart(raw(one, "fabric_state"))) if isinstance(gpus, tuple) else ()
+    return tuple(one.slot for one in gpus if _is_apart(get_raw(one, "fabric_state"))) if isinstance(gpus, tuple) else ()
 
 
 def _is_apart(state: object) -> bool:
     return isinstance(state, str) and state.lower() in _APART
 
 
-def _unlinked(facts: Facts, slot: str, why: str) -> NvlinkGpu:
+def _make_unlinked(facts: Facts, slot: str, why: str) -> NvlinkGpu:
     model = next((gpu.device_id for gpu in facts.gpus.devices if gpu.slot == slot), "")
 
     def unknown() -> Any:
@@ -231,13 +233,13 @@ def _unlinked(facts: Facts, slot: str, why: str) -> NvlinkGpu:
         gbytes=0.0,
         model_gbytes=0.0,
         awaits_fabric=lazy(lambda: True if len(facts.gpus.devices) > 1 else unknown()),
-        **_fabric(facts, slot),
+        **_read_fabric(facts, slot),
     )
 
 
-def _fabric(facts: Facts, slot: str) -> dict[str, Any]:
+def _read_fabric(facts: Facts, slot: str) -> dict[str, Any]:
     """What the GPU says of its fabric; nothing of one that does not answer."""
-    health = shared(lambda: next((gpu for gpu in facts.health.gpus if gpu.slot == slot), None))
+    health = make_shared(lambda: next((gpu for gpu in facts.health.gpus if gpu.slot == slot), None))
     return {
         "fabric_state": lazy(lambda: one.fabric_state if (one := health()) else ""),
         "fabric_faults": lazy(lambda: one.fabric_faults if (one := health()) else ()),
@@ -245,7 +247,7 @@ def _fabric(facts: Facts, slot: str) -> dict[str, Any]:
     }
 
 
-def _named(facts: Facts, told: Mapping[int, Links | None]) -> list[tuple[str, str, Links | None]]:
+def _list_named(facts: Facts, told: Mapping[int, Links | None]) -> list[tuple[str, str, Links | None]]:
     """(slot, model, links) of each GPU that nvidia-smi lists, also of one of which it tells no links. Raises
     UnknownFact where it is not known which are left out.
     """
@@ -269,8 +271,8 @@ class _Boards:
         for _, model, links in every:
             self.ups.setdefault(model, []).append(len(links.speeds) if links else 0)
         self.are_all_down = not any(links and (links.speeds or links.unclear) for _, _, links in every)
-        self.is_vm = shared(lambda: facts.host.is_vm)
-        self.lent = shared(lambda: {gpu.device_id for gpu in facts.gpus.devices if is_vfio(gpu.driver)})
+        self.is_vm = make_shared(lambda: facts.host.is_vm)
+        self.lent = make_shared(lambda: {gpu.device_id for gpu in facts.gpus.devices if is_vfio(gpu.driver)})
 
     def has_none(self, model: str, links: Links) -> bool:
         """Nothing is told of them, as of a GPU that cannot have any."""
@@ -296,10 +298,10 @@ def _size_with_bridges(facts: Facts) -> str:
     return expected.name if isinstance(expected, Expected) and expected.name in _WITH_BRIDGES else ""
 
 
-def _gpu(facts: Facts, name: str, model: str, links: Links, boards: _Boards) -> NvlinkGpu:
+def _make_gpu(facts: Facts, name: str, model: str, links: Links, boards: _Boards) -> NvlinkGpu:
     board, siblings = platform_of(model), boards.ups[model]
     count, gbytes = (board.links, board.gbytes) if board else (0, 0.0)
-    health = shared(lambda: next((gpu for gpu in facts.health.gpus if gpu.slot == name), None))
+    health = make_shared(lambda: next((gpu for gpu in facts.health.gpus if gpu.slot == name), None))
     unclear = links.unclear or ("" if links.speeds or links.down else "it prints none")
     if not model:
         unclear = unclear or "which of the GPUs here it means is not known"
@@ -311,7 +313,7 @@ def _gpu(facts: Facts, name: str, model: str, links: Links, boards: _Boards) -> 
         return len(links.speeds)
 
     def missing() -> int:
-        """One GPU alone has nobody to be joined to; a virtual machine may be given GPUs without their links."""
+        """One GPU alone has no one to be joined to; a virtual machine may be given GPUs without their links."""
         if not is_of_sxm(model) or len(siblings) < 2 or boards.is_kept_away(model):
             return 0
         wanted = count or max(len(links.speeds) + max(links.down, 0), *siblings)
@@ -335,5 +337,5 @@ def _gpu(facts: Facts, name: str, model: str, links: Links, boards: _Boards) -> 
         model_gbytes=gbytes,
         awaits_fabric=lazy(awaits_fabric),
         bridged_by="" if is_of_sxm(model) else _size_with_bridges(facts),
-        **_fabric(facts, name),
+        **_read_fabric(facts, name),
     )

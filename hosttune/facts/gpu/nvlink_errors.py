@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, lazy
 from hosttune.facts.gpu.nvidia_smi import slots_of
-from hosttune.facts.gpu.nvlink import asked
+from hosttune.facts.gpu.nvlink import ask_smi
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 
@@ -62,12 +62,12 @@ def counts_in(output: str) -> Mapping[int, tuple[int, int]]:
 
 
 def collect(reader: Reader, facts: Facts) -> NvlinkErrors:
-    return NvlinkErrors(gpus=lazy(_counts, reader, facts))
+    return NvlinkErrors(gpus=lazy(_read_counts, reader, facts))
 
 
-def _counts(reader: Reader, facts: Facts) -> tuple[NvlinkCounts, ...]:
+def _read_counts(reader: Reader, facts: Facts) -> tuple[NvlinkCounts, ...]:
     if not facts.nvlink.is_possible:
         return ()
-    found = counts_in(asked(reader, facts, QUESTION))
+    found = counts_in(ask_smi(reader, facts, QUESTION))
     slots = slots_of(facts.nvidia.gpus, found)
     return tuple(NvlinkCounts(slots[one] if slots else f"GPU {one}", *counts) for one, counts in found.items())

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, lazy
 from hosttune.facts.gpu.archives import Offer, policy_of
-from hosttune.facts.kernel.kernel import HEADERS, metapackages
+from hosttune.facts.kernel.kernel import HEADERS, select_metapackages
 from hosttune.frozen import frozen
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class Offers(Fact):
     kernel, by name, as apt knows them."""
 
     packages: Mapping[str, Offer]
-    untold: Mapping[str, Offer]  # the metapackages of prebuilt modules that nobody told of, and that apt knows
+    untold: Mapping[str, Offer]  # the metapackages of prebuilt modules that no one told of, and that apt knows
     # What brings modules to the kernel that boots next, or its headers, where it does not run now; of what apt has.
     at_next_boot: Mapping[str, Offer] = field(default_factory=dict)
 
@@ -38,7 +38,7 @@ class Offers(Fact):
         return MappingProxyType({name: offer.candidate for name, offer in self.packages.items() if offer.candidate})
 
 
-def _modules(candidate: str, release: str) -> str:
+def _name_modules(candidate: str, release: str) -> str:
     """The package with the prebuilt modules for one kernel, or the metapackage of a flavour of kernels:
     linux-modules-nvidia-580-server-open-6.8.0-60-generic."""
     return f"linux-modules-nvidia-{candidate.removeprefix('nvidia-driver-')}-{release}"
@@ -46,17 +46,17 @@ def _modules(candidate: str, release: str) -> str:
 
 def collect(reader: Reader, facts: Facts) -> Offers:
     return Offers(
-        packages=lazy(lambda: policy_of(reader, _names(facts.candidates.packages, facts))),
+        packages=lazy(lambda: policy_of(reader, _list_names(facts.candidates.packages, facts))),
         at_next_boot=lazy(lambda: _at_next_boot(reader, facts)),
-        untold=lazy(lambda: policy_of(reader, _untold(facts.candidates.packages, facts))),
+        untold=lazy(lambda: policy_of(reader, _find_untold(facts.candidates.packages, facts))),
     )
 
 
-def _names(candidates: Iterable[Candidate], facts: Facts) -> list[str]:
+def _list_names(candidates: Iterable[Candidate], facts: Facts) -> list[str]:
     """Their packages, and those with their modules."""
     names = [name for candidate in candidates for name in (candidate.name, candidate.modules) if name]
     with suppress(UnknownFact):  # of an image no kernel runs
-        names += [_modules(candidate.name, facts.kernel.release) for candidate in candidates]
+        names += [_name_modules(candidate.name, facts.kernel.release) for candidate in candidates]
     return names
 
 
@@ -64,15 +64,15 @@ def _at_next_boot(reader: Reader, facts: Facts) -> Mapping[str, Offer]:
     kernel = facts.boot.next_kernel
     if not kernel or kernel == facts.kernel.release:
         return {}
-    names = [_modules(candidate.name, kernel) for candidate in facts.candidates.packages]
+    names = [_name_modules(candidate.name, kernel) for candidate in facts.candidates.packages]
     found = policy_of(reader, [*names, f"{HEADERS}-{kernel}"])
     return MappingProxyType({name: offer for name, offer in found.items() if offer.candidate})
 
 
-def _untold(candidates: Iterable[Candidate], facts: Facts) -> list[str]:
+def _find_untold(candidates: Iterable[Candidate], facts: Facts) -> list[str]:
     """The metapackages of prebuilt modules that candidates would have of which `ubuntu-drivers` tells no modules."""
     try:
-        kernels = metapackages(facts.packages.brought, facts.kernel.flavour)
+        kernels = select_metapackages(facts.packages.brought, facts.kernel.flavour)
     except UnknownFact:
         return []
-    return [_modules(one.name, kernel) for one in candidates if not one.modules for kernel in kernels]
+    return [_name_modules(one.name, kernel) for one in candidates if not one.modules for kernel in kernels]

@@ -14,10 +14,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, attempt, lazy, shared
+from hosttune.facts.base import Fact, attempt, lazy, make_shared
 from hosttune.facts.gpu.gpus import DEVICES, NAME_LISTS, count_of_kinds, driver_of, name_in
 from hosttune.facts.kernel.device_log import NOT_SET_UP
-from hosttune.facts.reading import if_absent, integer, line, names_in, parsed, require_known, text
+from hosttune.facts.reading import (
+    if_absent,
+    names_in,
+    parse_or_unknown,
+    read_integer,
+    read_line,
+    read_text,
+    require_known,
+)
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 from hosttune.values import ABSENT
@@ -95,9 +103,9 @@ def errors_in(content: str) -> tuple[int, int]:
 
 def collect(reader: Reader, facts: Facts) -> OtherGpus:
     return OtherGpus(
-        devices=lazy(_devices, reader, facts),
+        devices=lazy(_read_devices, reader, facts),
         is_in_use=lazy(_is_in_use, reader),
-        gone=lazy(_gone, reader, facts),
+        gone=lazy(_find_gone, reader, facts),
     )
 
 
@@ -109,7 +117,7 @@ def _is_in_use(reader: Reader) -> bool:
     return any(device.startswith(_NODES) for one in processes for device in one.devices)
 
 
-def _gone(reader: Reader, facts: Facts) -> tuple[OtherGpu, ...]:
+def _find_gone(reader: Reader, facts: Facts) -> tuple[OtherGpu, ...]:
     faults = attempt(lambda: facts.device_log.amd_faults)
     there = names_in(reader, DEVICES) if isinstance(faults, Mapping) and faults else ()
     return tuple(
@@ -119,48 +127,48 @@ def _gone(reader: Reader, facts: Facts) -> tuple[OtherGpu, ...]:
     )
 
 
-def _devices(reader: Reader, facts: Facts) -> tuple[OtherGpu, ...]:
-    vendors = {slot: line(reader, f"{DEVICES}/{slot}/vendor") for slot in names_in(reader, DEVICES)}
+def _read_devices(reader: Reader, facts: Facts) -> tuple[OtherGpu, ...]:
+    vendors = {slot: read_line(reader, f"{DEVICES}/{slot}/vendor") for slot in names_in(reader, DEVICES)}
     found = {
         slot: _VENDORS[vendor] for slot, vendor in vendors.items() if isinstance(vendor, str) and vendor in _VENDORS
     }
     return tuple(
-        _gpu(reader, facts, slot, vendor, str(vendors[slot]))
+        _read_gpu(reader, facts, slot, vendor, str(vendors[slot]))
         for slot, vendor in found.items()
         if _is_gpu(reader, slot, str(vendors[slot]))
     )
 
 
 def _is_gpu(reader: Reader, slot: str, vendor_id: str) -> bool:
-    kind = str(line(reader, f"{DEVICES}/{slot}/class"))
+    kind = str(read_line(reader, f"{DEVICES}/{slot}/class"))
     is_known = kind.startswith((*_DISPLAY, _3D, _ACCELERATOR))
     if not is_known or isinstance(reader.link(f"{DEVICES}/{slot}/physfn"), str):
         return False
-    if kind.startswith(_3D) or line(reader, f"{DEVICES}/{slot}/device") in _MODELS:
+    if kind.startswith(_3D) or read_line(reader, f"{DEVICES}/{slot}/device") in _MODELS:
         return True
     if kind.startswith(_ACCELERATOR):
         return vendor_id != _INTEL
-    memory = attempt(integer, reader, f"{DEVICES}/{slot}/mem_info_vram_total")
+    memory = attempt(read_integer, reader, f"{DEVICES}/{slot}/mem_info_vram_total")
     return isinstance(memory, int) and memory >= _OWN_MEMORY_BYTES
 
 
-def _gpu(reader: Reader, facts: Facts, slot: str, vendor: str, vendor_id: str) -> OtherGpu:
-    device = str(line(reader, f"{DEVICES}/{slot}/device"))
-    errors = shared(_errors, reader, slot)
+def _read_gpu(reader: Reader, facts: Facts, slot: str, vendor: str, vendor_id: str) -> OtherGpu:
+    device = str(read_line(reader, f"{DEVICES}/{slot}/device"))
+    errors = make_shared(_read_errors, reader, slot)
     return OtherGpu(
         slot=slot,
         vendor=vendor,
         device_id=device,
-        title=lazy(_title, reader, vendor, vendor_id, device),
+        title=lazy(_find_title, reader, vendor, vendor_id, device),
         driver=lazy(driver_of, reader, slot),
         uncorrected=lazy(lambda: errors()[0]),
         corrected=lazy(lambda: errors()[1]),
-        memory_used_mib=lazy(lambda: if_absent(integer(reader, f"{DEVICES}/{slot}/mem_info_vram_used"), 0) >> 20),
-        fault=lazy(_fault, reader, facts, slot),
+        memory_used_mib=lazy(lambda: if_absent(read_integer(reader, f"{DEVICES}/{slot}/mem_info_vram_used"), 0) >> 20),
+        fault=lazy(_find_fault, reader, facts, slot),
     )
 
 
-def _fault(reader: Reader, facts: Facts, slot: str) -> str:
+def _find_fault(reader: Reader, facts: Facts, slot: str) -> str:
     """One that a virtual machine has now (vfio-pci) is that machine's. That the driver could not set it up counts where
     it has not got it since; and that it has none is proven without the log.
     """
@@ -171,12 +179,12 @@ def _fault(reader: Reader, facts: Facts, slot: str) -> str:
     return NOT_SET_UP if told == NOT_SET_UP else ""
 
 
-def _errors(reader: Reader, slot: str) -> tuple[int, int]:
-    content = text(reader, f"{DEVICES}/{slot}/ras/umc_err_count")
-    return (0, 0) if content is ABSENT else parsed(errors_in, str(content))
+def _read_errors(reader: Reader, slot: str) -> tuple[int, int]:
+    content = read_text(reader, f"{DEVICES}/{slot}/ras/umc_err_count")
+    return (0, 0) if content is ABSENT else parse_or_unknown(errors_in, str(content))
 
 
-def _title(reader: Reader, vendor: str, vendor_id: str, device: str) -> str:
+def _find_title(reader: Reader, vendor: str, vendor_id: str, device: str) -> str:
     name = _MODELS.get(device)
     if name is None:
         lists = (attempt(if_absent, reader.read(path), b"") for path in NAME_LISTS)

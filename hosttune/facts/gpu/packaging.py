@@ -63,7 +63,7 @@ class Packaging(Fact):
         return tuple(sorted((one for one in found if one.tells), key=lambda one: one.name))
 
 
-def stanzas(shown: str) -> Iterator[dict[str, str]]:
+def parse_stanzas(shown: str) -> Iterator[dict[str, str]]:
     """The fields of each stanza that `apt-cache show` prints; lines that go on (deb-control(5)) are joined."""
     for block in re.split(r"\n[ \t]*\n", shown):
         fields: dict[str, str] = {}
@@ -89,7 +89,7 @@ def aliases_in(field: str) -> tuple[str, ...]:
     return tuple(one for one in found if one and len(one) <= _LONGEST)
 
 
-def matched(aliases: tuple[str, ...], devices: Mapping[str, str]) -> tuple[str, ...]:
+def match_devices(aliases: tuple[str, ...], devices: Mapping[str, str]) -> tuple[str, ...]:
     """The slots of the devices (slot -> modalias) that one of these patterns names, whatever the case. Compiling a
     pattern takes long, so only those are tried whose beginning fits."""
     wanted = {slot: modalias.lower() for slot, modalias in devices.items()}
@@ -105,7 +105,7 @@ def parse_show(shown: str, devices: Mapping[str, str]) -> Mapping[str, BranchPac
     """The packages that `apt-cache show` prints, by name; `devices` is slot -> modalias. The first stanza of a name
     counts; names that are no driver's are passed over."""
     found: dict[str, BranchPackage] = {}
-    for fields in stanzas(shown):
+    for fields in parse_stanzas(shown):
         name = fields.get("Package", "")
         match = _DRIVER.fullmatch(name) or _FABRIC.fullmatch(name)
         if match is None or name in found:
@@ -122,7 +122,7 @@ def parse_show(shown: str, devices: Mapping[str, str]) -> Mapping[str, BranchPac
             support=support if support in _SUPPORTS else "",
             leads_to="" if aliases else _step(fields.get("Depends", "")),
             tells=bool(aliases),
-            drives=matched(aliases, devices),
+            drives=match_devices(aliases, devices),
         )
     return MappingProxyType(found)
 
@@ -135,12 +135,12 @@ def _step(depends: str) -> str:
 
 def collect(reader: Reader, facts: Facts) -> Packaging:
     try:
-        return Packaging(_told(reader, facts), "")
+        return Packaging(_find_branch_packages(reader, facts), "")
     except UnknownFact as unknown:
         return Packaging(MappingProxyType({}), unknown.reason)
 
 
-def _told(reader: Reader, facts: Facts) -> Mapping[str, BranchPackage]:
+def _find_branch_packages(reader: Reader, facts: Facts) -> Mapping[str, BranchPackage]:
     devices = {gpu.slot: gpu.modalias for gpu in facts.gpus.devices}
     if not devices:
         raise UnknownFact("there is no NVIDIA GPU")

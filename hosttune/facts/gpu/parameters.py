@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, shared
+from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, make_shared
 from hosttune.facts.kernel.initramfs import REBUILD
 from hosttune.facts.kernel.module_options import (
     NVIDIA_PARAMS,
@@ -17,7 +17,7 @@ from hosttune.facts.kernel.module_options import (
     same_value,
 )
 from hosttune.facts.precedence import MODPROBE, way_over
-from hosttune.facts.reading import derived, if_absent, text
+from hosttune.facts.reading import derive, if_absent, read_text
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 from hosttune.values import ABSENT
@@ -94,7 +94,7 @@ class Parameters(Fact):
 
 
 def collect(reader: Reader, facts: Facts) -> Parameters:
-    live = shared(lambda: derived(text(reader, NVIDIA_PARAMS), NVIDIA_PARAMS, parse_params))
+    live = make_shared(lambda: derive(read_text(reader, NVIDIA_PARAMS), NVIDIA_PARAMS, parse_params))
 
     def read(name: str) -> str:
         if name not in live():
@@ -102,25 +102,25 @@ def collect(reader: Reader, facts: Facts) -> Parameters:
         return live()[name]
 
     return Parameters(
-        is_loaded=lazy(lambda: text(reader, NVIDIA_PARAMS) is not ABSENT),
-        options=lazy(_options, reader, facts),
+        is_loaded=lazy(lambda: read_text(reader, NVIDIA_PARAMS) is not ABSENT),
+        options=lazy(_read_options, reader, facts),
         profiling_for_admins_only=lazy(lambda: parse_kernel_number(read("RmProfilingAdminOnly")) != 0),
         nvlink_disabled=lazy(lambda: bool(parse_kernel_number(read("NvLinkDisable")))),
         relaxed_ordering=lazy(lambda: parse_kernel_number(read("EnablePCIERelaxedOrderingMode")) != 0),
         gpu_firmware=lazy(lambda: parse_kernel_number(read("EnableGpuFirmware")) or 0),
         coherent_memory=lazy(read, "CoherentGPUMemoryMode"),
-        hmm=lazy(_hmm, reader),
+        hmm=lazy(_read_hmm, reader),
     )
 
 
-def _hmm(reader: Reader) -> bool:
-    is_off = attempt(text, reader, "/sys/module/nvidia_uvm/parameters/uvm_disable_hmm")
+def _read_hmm(reader: Reader) -> bool:
+    is_off = attempt(read_text, reader, "/sys/module/nvidia_uvm/parameters/uvm_disable_hmm")
     if not isinstance(is_off, str):
         raise UnknownFact("the nvidia_uvm module does not tell")
     return is_off.strip() in {"N", "0"}
 
 
-def _options(reader: Reader, facts: Facts) -> tuple[ModuleOption, ...]:
+def _read_options(reader: Reader, facts: Facts) -> tuple[ModuleOption, ...]:
     said = [one for one in facts.module_options.lines if _OURS.fullmatch(one.module)]
     last = {(one.module, one.key): number for number, one in enumerate(said)}
     return tuple(
@@ -129,7 +129,7 @@ def _options(reader: Reader, facts: Facts) -> tuple[ModuleOption, ...]:
             key=one.key,
             value=one.given.value,
             path=one.given.path,
-            live=lazy(_live, reader, one),
+            live=lazy(_read_live, reader, one),
             wins=last[one.module, one.key] == number,
             way_over=lazy(_way_over, one, said[last[one.module, one.key]], facts),
         )
@@ -144,5 +144,5 @@ def _way_over(option: OptionLine, by: OptionLine, facts: Facts) -> str:
     return "leave one of the two lines" if owners[by.given.path].decides else way_over(by.given, MODPROBE, owners, line)
 
 
-def _live(reader: Reader, option: OptionLine) -> str:
+def _read_live(reader: Reader, option: OptionLine) -> str:
     return if_absent(live_value(reader, option.module, option.key), "")

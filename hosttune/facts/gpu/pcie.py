@@ -16,16 +16,16 @@ from hosttune.facts.base import (
     Fact,
     UnknownFact,
     attempt,
+    get_raw,
     keep_known,
     known_items,
     known_part,
     lacking_of,
     lazy,
-    raw,
-    shared,
+    make_shared,
 )
 from hosttune.facts.gpu.gpus import DEVICES, driver_of, is_vfio, read_pci, width_of
-from hosttune.facts.reading import if_absent, is_there, names_in, texts
+from hosttune.facts.reading import if_absent, is_there, names_in, read_texts
 from hosttune.frozen import frozen
 from hosttune.numbers import parse_digits
 from hosttune.regex import regex
@@ -59,7 +59,7 @@ class PcieDevice(Fact):
     driver: str  # the kernel driver that has it; empty for none
     ports: tuple[str, ...]  # the bridges above it, the root port first; empty where sysfs shows none
     virtual_functions: int  # SR-IOV functions that are switched on
-    is_left: bool  # no driver has it, though nobody keeps it from one (driver_override), and it is no virtual function
+    is_left: bool  # no driver has it, though no one keeps it from one (driver_override), and it is no virtual function
 
 
 @frozen
@@ -78,7 +78,7 @@ class PcieLink(Fact):
     port_speed: float
     sibling_width: int  # the widest link of a device of the same model here
     is_like_siblings: bool  # there are others of its model here, and all of them have the same width and speed
-    is_asleep: bool  # it is powered down while nobody uses it (runtime power management), and tells nothing of its link
+    is_asleep: bool  # it is powered down while no one uses it (runtime power management), and tells nothing of its link
     is_working: bool  # nvidia-smi says that this GPU is under load, so that its link runs at full speed
     corrected: int  # what device or port had to send again since boot; -1 where the kernel does not count
     uncorrected: int  # since boot, without what looking for functions that are not there leaves behind
@@ -91,11 +91,11 @@ class PcieLink(Fact):
     @property
     def wanted_width(self) -> int:
         """What both ends can do; 0 where neither says."""
-        return int(_lower(self.device_width, self.port_width))
+        return int(_take_lower(self.device_width, self.port_width))
 
     @property
     def wanted_speed(self) -> float:
-        return _lower(self.device_speed, self.port_speed)
+        return _take_lower(self.device_speed, self.port_speed)
 
     @property
     def replays_a_minute(self) -> float:
@@ -143,21 +143,21 @@ def speed_of(spelled: str) -> float:
 
 
 def collect(reader: Reader, facts: Facts) -> Pcie:
-    return Pcie(devices=lazy(_devices, reader, facts), links=lazy(_links, reader, facts))
+    return Pcie(devices=lazy(_read_devices, reader, facts), links=lazy(_read_links, reader, facts))
 
 
-def _devices(reader: Reader, facts: Facts) -> tuple[PcieDevice, ...]:
+def _read_devices(reader: Reader, facts: Facts) -> tuple[PcieDevice, ...]:
     ours = {gpu.slot for gpu in known_items(facts.gpus.devices)}
 
     def of(slot: str) -> tuple[PcieDevice, ...]:
         kind = "gpu" if slot in ours else _KINDS.get(read_pci(reader, slot, "class")[:6], "")
-        return (_device(reader, slot, kind),) if kind else ()
+        return (_read_device(reader, slot, kind),) if kind else ()
 
     found = keep_known(of, names_in(reader, DEVICES))
     return found if lacking_of(found) else known_part(found, lacking_of(facts.gpus.devices))
 
 
-def _links(reader: Reader, facts: Facts) -> tuple[PcieLink, ...]:
+def _read_links(reader: Reader, facts: Facts) -> tuple[PcieLink, ...]:
     devices = facts.pcie.devices
     firsts: dict[str, PcieDevice] = {}  # by the device that they are functions of
     for device in known_items(devices):
@@ -167,12 +167,12 @@ def _links(reader: Reader, facts: Facts) -> tuple[PcieLink, ...]:
     return known_part((_link(device, look) for device in firsts.values()), lacking_of(devices))
 
 
-def _device(reader: Reader, slot: str, kind: str) -> PcieDevice:
+def _read_device(reader: Reader, slot: str, kind: str) -> PcieDevice:
     return PcieDevice(
         slot=slot,
         kind=kind,
         driver=lazy(driver_of, reader, slot),
-        ports=lazy(_ports, reader, slot),
+        ports=lazy(_find_ports, reader, slot),
         virtual_functions=lazy(_virtual_functions, reader, slot),
         is_left=lazy(_is_left, reader, slot),
     )
@@ -183,7 +183,7 @@ def _is_left(reader: Reader, slot: str) -> bool:
     return is_free and driver_of(reader, slot) == "" and not is_there(reader, f"{DEVICES}/{slot}/physfn")
 
 
-def _ports(reader: Reader, slot: str) -> tuple[str, ...]:
+def _find_ports(reader: Reader, slot: str) -> tuple[str, ...]:
     return ports_of(if_absent(reader.resolve(f"{DEVICES}/{slot}"), ""))
 
 
@@ -192,7 +192,7 @@ def _virtual_functions(reader: Reader, slot: str) -> int:
     return parse_digits(functions, 0)
 
 
-def _beside(reader: Reader, one: PcieDevice, devices: Sequence[PcieDevice]) -> tuple[str, ...]:
+def _find_beside(reader: Reader, one: PcieDevice, devices: Sequence[PcieDevice]) -> tuple[str, ...]:
     """The devices below other functions of the same root port, where the lanes of all of them together are no more than
     one slot's: the firmware has split it, x8/x8 or x8/x4/x4, and each port may still call itself as wide as the slot.
     """
@@ -218,15 +218,15 @@ class _LinkContext:
     ) -> None:
         self.reader = reader
         self.devices = devices
-        self.working = shared(_working, facts)
-        self.models = shared(self._models, firsts)
-        self.cards = shared(self._cards, firsts)
+        self.working = make_shared(_find_working, facts)
+        self.models = make_shared(self._models, firsts)
+        self.cards = make_shared(self._cards, firsts)
 
     def _models(self, firsts: Sequence[PcieDevice]) -> Mapping[str, Mapping[str, tuple[int, float]]]:
         """Width and speed of the devices of each model, by slot."""
         found: dict[str, dict[str, tuple[int, float]]] = {}
         for one in firsts:
-            found.setdefault(_model(self.reader, one.slot), {})[one.slot] = (
+            found.setdefault(_read_model(self.reader, one.slot), {})[one.slot] = (
                 width_of(read_pci(self.reader, one.slot, "current_link_width")),
                 speed_of(read_pci(self.reader, one.slot, "current_link_speed")),
             )
@@ -254,7 +254,7 @@ class _LinkContext:
         return next((other for other in self.cards().get(self.guid(slot), ()) if other != slot), "")
 
     def has_driver(self, model: str) -> bool:
-        return any(one.driver and _model(self.reader, one.slot) == model for one in self.devices)
+        return any(one.driver and _read_model(self.reader, one.slot) == model for one in self.devices)
 
     def is_like_siblings(self, model: str) -> bool:
         all_of_them = list(self.models().get(model, {}).values())
@@ -264,12 +264,12 @@ class _LinkContext:
 def _link(device: PcieDevice, look: _LinkContext) -> PcieLink:
     reader, slot = look.reader, device.slot
     port = device.ports[-1] if device.ports else ""
-    model = shared(_model, reader, slot)
+    model = make_shared(_read_model, reader, slot)
 
     def width(of: str, end: str) -> int:
         return width_of(read_pci(reader, of, f"{end}_link_width"))
 
-    def speed(of: str, end: str) -> float:
+    def read_speed(of: str, end: str) -> float:
         return speed_of(read_pci(reader, of, f"{end}_link_speed"))
 
     return PcieLink(
@@ -280,36 +280,36 @@ def _link(device: PcieDevice, look: _LinkContext) -> PcieLink:
         width=lazy(width, slot, "current"),
         device_width=lazy(width, slot, "max"),
         port_width=lazy(width, port, "max"),
-        speed=lazy(speed, slot, "current"),
-        device_speed=lazy(speed, slot, "max"),
-        port_speed=lazy(speed, port, "max"),
+        speed=lazy(read_speed, slot, "current"),
+        device_speed=lazy(read_speed, slot, "max"),
+        port_speed=lazy(read_speed, port, "max"),
         sibling_width=lazy(lambda: max((width for width, _ in look.models()[model()].values()), default=0)),
         is_like_siblings=lazy(lambda: look.is_like_siblings(model())),
         is_asleep=lazy(lambda: read_pci(reader, slot, "power/runtime_status") == "suspended"),
         is_working=lazy(lambda: slot in look.working()),
-        corrected=lazy(_errors, reader, (slot, port), {"correctable": _REPLAYED.__contains__}),
+        corrected=lazy(_count_errors, reader, (slot, port), {"correctable": _REPLAYED.__contains__}),
         uncorrected=lazy(
-            _errors, reader, (slot, port), {"fatal": lambda _: True, "nonfatal": lambda name: name not in _PROBES}
+            _count_errors, reader, (slot, port), {"fatal": lambda _: True, "nonfatal": lambda name: name not in _PROBES}
         ),
-        broken=lazy(_errors, reader, (slot, port), {"fatal": _BROKEN.__contains__}),
+        broken=lazy(_count_errors, reader, (slot, port), {"fatal": _BROKEN.__contains__}),
         is_undriven=lazy(lambda: device.is_left and look.has_driver(model())),
         is_gone=lazy(lambda: read_pci(reader, slot, "current_link_width") in _ALL_ONES),
-        split_with=lazy(_beside, reader, device, look.devices),
+        split_with=lazy(_find_beside, reader, device, look.devices),
         other_half=lazy(look.other_half, slot),
     )
 
 
-def _errors(reader: Reader, slots: Sequence[str], wanted: Mapping[str, Callable[[str], bool]]) -> int:
+def _count_errors(reader: Reader, slots: Sequence[str], wanted: Mapping[str, Callable[[str], bool]]) -> int:
     """The errors of these kinds whose names are wanted, of all of these slots; -1 where the kernel counts none."""
     found = [
         [count for name, count in errors_in(content).items() if is_wanted(name)]
         for kind, is_wanted in wanted.items()
-        for _, content in texts(reader, (f"{DEVICES}/{slot}/aer_dev_{kind}" for slot in slots if slot))
+        for _, content in read_texts(reader, (f"{DEVICES}/{slot}/aer_dev_{kind}" for slot in slots if slot))
     ]
     return sum(map(sum, found)) if found else -1
 
 
-def _working(facts: Facts) -> set[str]:
+def _find_working(facts: Facts) -> set[str]:
     """The slots of the GPUs under load now, as far as nvidia-smi tells: others let their links slow down. Raises
     UnknownFact where nvidia-smi works, and this answer of it could not be had.
     """
@@ -317,13 +317,13 @@ def _working(facts: Facts) -> set[str]:
         return set()
     if facts.nvidia.smi == "answers" and facts.health.problem:
         raise UnknownFact(facts.health.problem)
-    busy = ((gpu.slot, raw(gpu, "utilization_percent")) for gpu in known_items(facts.health.gpus))
+    busy = ((gpu.slot, get_raw(gpu, "utilization_percent")) for gpu in known_items(facts.health.gpus))
     return {slot for slot, percent in busy if isinstance(percent, int) and percent >= _LOAD_PERCENT}
 
 
-def _lower(one: float, other: float) -> float:
+def _take_lower(one: float, other: float) -> float:
     return min(one, other) if one and other else one or other
 
 
-def _model(reader: Reader, slot: str) -> str:
+def _read_model(reader: Reader, slot: str) -> str:
     return ":".join(read_pci(reader, slot, name).removeprefix("0x") for name in ("vendor", "device"))

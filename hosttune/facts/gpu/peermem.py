@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, lazy
 from hosttune.facts.kernel.modules_at_boot import modules_at_boot
-from hosttune.facts.reading import if_absent, is_there, names_in, require_known, text
+from hosttune.facts.reading import if_absent, is_there, names_in, read_text, require_known
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 from hosttune.values import ABSENT
@@ -60,21 +60,21 @@ class Peermem(Fact):
 
 def collect(reader: Reader, facts: Facts) -> Peermem:
     return Peermem(
-        devices=lazy(_devices, reader),
+        devices=lazy(_read_devices, reader),
         is_loaded=lazy(lambda: any(is_there(reader, f"/sys/module/{name}") for name in _MODULES)),
         has_mlx5=lazy(
-            lambda: is_there(reader, _MLX5) or any(one.driver.startswith("mlx5") for one in _devices(reader))
+            lambda: is_there(reader, _MLX5) or any(one.driver.startswith("mlx5") for one in _read_devices(reader))
         ),
         has_umad=lazy(lambda: any(is_there(reader, path) for path in _UMAD)),
         is_used=lazy(_is_used, reader),
         at_boot=lazy(_at_boot, reader),
-        is_available=lazy(_available, reader, facts),
+        is_available=lazy(_is_available, reader, facts),
         lacks_files=lazy(_without_file, reader, facts),
         has_dmabuf=lazy(lambda: facts.kernel.version >= _FIRST_DMABUF and facts.driver.is_open),
     )
 
 
-def _devices(reader: Reader) -> tuple[RdmaDevice, ...]:
+def _read_devices(reader: Reader) -> tuple[RdmaDevice, ...]:
     links = ((name, reader.link(f"{_CLASS}/{name}/device/driver")) for name in names_in(reader, _CLASS))
     return tuple(RdmaDevice(name, link.rsplit("/", 1)[-1] if isinstance(link, str) else "") for name, link in links)
 
@@ -92,11 +92,11 @@ def _at_boot(reader: Reader) -> str:
 def _without_file(reader: Reader, facts: Facts) -> tuple[str, ...]:
     """Nothing is claimed where a list of the kernel's modules cannot be read."""
     folder = f"/lib/modules/{facts.kernel.release}"
-    lists = [require_known(text(reader, f"{folder}/{name}"), name) for name in ("modules.dep", "modules.builtin")]
+    lists = [require_known(read_text(reader, f"{folder}/{name}"), name) for name in ("modules.dep", "modules.builtin")]
     there = {match[1].replace("-", "_") for one in lists for match in _FILE.finditer(one)}
     return tuple(name for name in IB_MODULES if name not in there)
 
 
-def _available(reader: Reader, facts: Facts) -> bool:
-    listed = if_absent(text(reader, f"/lib/modules/{facts.kernel.release}/modules.dep"), "")
+def _is_available(reader: Reader, facts: Facts) -> bool:
+    listed = if_absent(read_text(reader, f"/lib/modules/{facts.kernel.release}/modules.dep"), "")
     return re.search(r"/nvidia[-_]peermem\.ko[.\w]*:", listed) is not None

@@ -2,7 +2,7 @@
 
 Sources: the texts of nvmlErrorString for nvmlReturn_t (NVML API reference; nvidia-ml-py, NVMLError), which nvidia-smi
 prints in brackets in CSV and bare elsewhere; ERR! in its table and of a lost GPU; `GPU requires reset` is how newer
-drivers spell `GPU requires restart`. A driver may spell others: what stands in brackets is a word, whatever it says.
+drivers spell `GPU requires restart`. A driver may spell others: what is in brackets is a word, whatever it says.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from hosttune.regex import regex
 
 
 class SmiWord(Enum):
-    """What stands in a place where a value belongs."""
+    """What is in a place where a value belongs."""
 
     VALUE = "value"
     ABSENT = "absent"  # this GPU has no such thing, or this driver does not show it

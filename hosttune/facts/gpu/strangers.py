@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from hosttune.facts.base import Fact, UnknownFact, attempt
 from hosttune.facts.gpu.archives import BESIDE
-from hosttune.facts.gpu.driver import transitional
+from hosttune.facts.gpu.driver import find_transitional
 from hosttune.facts.gpu.package_roles import PREBUILT, PackageRole, parse_package, role_of
 from hosttune.facts.versions import sorted_versions, upstream_of
 from hosttune.frozen import frozen
@@ -62,7 +62,9 @@ class DriverMember(Fact):
     @property
     def text(self) -> str:
         """libnvidia-compute 590.44.01-1ubuntu1 (NVIDIA's archive)."""
-        return f"{self.name} {self.version} ({whose(self.maker)})" if self.maker else f"{self.name} {self.version}"
+        return (
+            f"{self.name} {self.version} ({name_archive(self.maker)})" if self.maker else f"{self.name} {self.version}"
+        )
 
 
 @frozen
@@ -81,7 +83,7 @@ class Mixture(Fact):
         return (*self.of_version, *self.of_maker)
 
 
-def whose(maker: str) -> str:
+def name_archive(maker: str) -> str:
     """An archive as words: NVIDIA's archive."""
     words = {"NVIDIA": "NVIDIA's archive", GRAPHICS_PPA: "the graphics-drivers PPA", "": "no archive that is known"}
     return words.get(maker, maker if maker in _DISTRIBUTIONS else f"the archive {maker}")
@@ -113,18 +115,18 @@ def _by_look(name: str, version: str) -> str:
 
 def mixture_of(facts: Facts) -> Mixture:
     """What the installed packages of the driver are together; where apt's lists are not known, by their look."""
-    members = _members(facts)
-    version = _most(members, facts)
+    members = _list_members(facts)
+    version = _find_commonest(members, facts)
     of_version = tuple(
         one for one in members if not _FIRMWARE.fullmatch(one.name) and one.upstream not in ("", version)
     )
-    rest = _without(members, of_version)
-    maker = _home(rest)
-    of_maker = tuple(one for one in rest if one.maker != maker and one.maker and _meets(one, version, facts))
-    return Mixture(version, maker, members, of_version, of_maker, _without(rest, of_maker))
+    rest = _exclude_members(members, of_version)
+    maker = _find_home(rest)
+    of_maker = tuple(one for one in rest if one.maker != maker and one.maker and _meets_rest(one, version, facts))
+    return Mixture(version, maker, members, of_version, of_maker, _exclude_members(rest, of_maker))
 
 
-def _without(members: Iterable[DriverMember], others: Iterable[DriverMember]) -> tuple[DriverMember, ...]:
+def _exclude_members(members: Iterable[DriverMember], others: Iterable[DriverMember]) -> tuple[DriverMember, ...]:
     names = {one.name for one in others}
     return tuple(one for one in members if one.name not in names)
 
@@ -139,14 +141,14 @@ def strangers_of(facts: Facts) -> tuple[DriverMember, ...]:
     return mixture_of(facts).strangers
 
 
-def _members(facts: Facts) -> tuple[DriverMember, ...]:
+def _list_members(facts: Facts) -> tuple[DriverMember, ...]:
     try:
         offers: Mapping[str, Offer] = facts.archives.packages
     except UnknownFact:
         offers = {}
     found = []
     # An empty step to another branch has a version of its old one, and keeps the rest from `apt autoremove`.
-    steps = transitional((one.name, one.version) for one in facts.driver.packages)
+    steps = find_transitional((one.name, one.version) for one in facts.driver.packages)
     for one in facts.driver.packages:
         if one.name in steps:
             continue
@@ -159,7 +161,7 @@ def _members(facts: Facts) -> tuple[DriverMember, ...]:
     )
 
 
-def _most(members: Iterable[DriverMember], facts: Facts) -> str:
+def _find_commonest(members: Iterable[DriverMember], facts: Facts) -> str:
     """The version of most packages. The module on the disk, the loaded one and DKMS' sources count as one each, for
     they show what the driver was before a package of another version came."""
     counts = Counter(one.upstream for one in members if one.upstream and not _FIRMWARE.fullmatch(one.name))
@@ -179,7 +181,7 @@ def evidence_of(facts: Facts) -> Mapping[str, str]:
     return {word: version for word, version in found.items() if isinstance(version, str) and version}
 
 
-def _home(members: Iterable[DriverMember]) -> str:
+def _find_home(members: Iterable[DriverMember]) -> str:
     told = [one for one in members if one.maker]
     of_driver = [one for one in told if one.upstream and not _FIRMWARE.fullmatch(one.name)] or told
     counts = Counter(one.maker for one in of_driver)
@@ -187,7 +189,7 @@ def _home(members: Iterable[DriverMember]) -> str:
     return max(sorted(counts), key=lambda maker: (counts[maker], modules[maker]), default="")
 
 
-def _meets(member: DriverMember, version: str, facts: Facts) -> bool:
+def _meets_rest(member: DriverMember, version: str, facts: Facts) -> bool:
     """Whether a package of another archive meets the rest of the driver: firmware of the same version has the same
     files, and prebuilt modules count where a kernel would load them."""
     if firmware := _FIRMWARE.fullmatch(member.name):

@@ -80,29 +80,29 @@ class RecoveryPlace:
 
 def find_place(reader: Reader, facts: Facts) -> RecoveryPlace:
     """What of this host decides how a GPU is reset."""
-    services = sorted(_known(lambda: running_services(reader), frozenset[str]()))
+    services = sorted(_know_or(lambda: running_services(reader), frozenset[str]()))
 
     def running(patterns: Iterable[str]) -> tuple[str, ...]:
         return tuple(name for name in services if any(fits_glob(name, pattern) for pattern in patterns))
 
     monitors = running(_MONITORS)
-    has_operator = _known(lambda: facts.managers.gpu_operator, False)
-    is_kubernetes = has_operator or _known(lambda: facts.managers.kubelet, False)
-    contained = tuple(name for name in _IN_CONTAINERS if _known(lambda name=name: _runs(facts, name), False))  # type: ignore[misc]
-    is_kept = "nvidia-persistenced.service" not in services and _known(
-        lambda: _runs(facts, "nvidia-persistenced") and not is_there(reader, _SOCKET), False
+    has_operator = _know_or(lambda: facts.managers.gpu_operator, False)
+    is_kubernetes = has_operator or _know_or(lambda: facts.managers.kubelet, False)
+    contained = tuple(name for name in _IN_CONTAINERS if _know_or(lambda name=name: _is_running(facts, name), False))  # type: ignore[misc]
+    is_kept = "nvidia-persistenced.service" not in services and _know_or(
+        lambda: _is_running(facts, "nvidia-persistenced") and not is_there(reader, _SOCKET), False
     )
-    has_own = _known(lambda: is_there(reader, "/usr/bin/nvidia-smi"), True)
-    is_contained = not has_own and _known(lambda: is_there(reader, f"{ROOT}/usr/bin/nvidia-smi"), False)
+    has_own = _know_or(lambda: is_there(reader, "/usr/bin/nvidia-smi"), True)
+    is_contained = not has_own and _know_or(lambda: is_there(reader, f"{ROOT}/usr/bin/nvidia-smi"), False)
     is_beside = not has_own and not is_contained and _is_of_root(reader, words_beside()[1], f"{BESIDE}/lib64")
     return RecoveryPlace(
-        host=_known(lambda: facts.host.hostname, ""),
+        host=_know_or(lambda: facts.host.hostname, ""),
         is_kubernetes=is_kubernetes,
         has_operator=has_operator,
-        is_slurm=_known(lambda: facts.managers.slurm, False),
-        is_vm=_known(lambda: facts.host.is_vm, False),
-        is_vgpu=_known(lambda: facts.nvidia.is_vgpu, False),
-        has_dcgm=bool(_known(lambda: facts.dcgm.version, "")),
+        is_slurm=_know_or(lambda: facts.managers.slurm, False),
+        is_vm=_know_or(lambda: facts.host.is_vm, False),
+        is_vgpu=_know_or(lambda: facts.nvidia.is_vgpu, False),
+        has_dcgm=bool(_know_or(lambda: facts.dcgm.version, "")),
         monitors=monitors,
         displays=running(_DISPLAYS),
         contained=() if monitors or is_kubernetes else contained,
@@ -118,12 +118,12 @@ def _is_of_root(reader: Reader, *paths: str) -> bool:
     return all(isinstance(one, Stat) and one.uid == 0 and not one.mode & 0o022 for one in stats)
 
 
-def _known(look: Callable[[], T], otherwise: T) -> T:
+def _know_or(look: Callable[[], T], otherwise: T) -> T:
     found = attempt(look)
     return otherwise if isinstance(found, Unreadable) else found
 
 
-def _runs(facts: Facts, name: str) -> bool:
+def _is_running(facts: Facts, name: str) -> bool:
     return bool(facts.processes[name].commands)
 
 
@@ -140,10 +140,10 @@ def take_again(way_out: str, facts: Facts) -> str:
     scheduler is known whose command that is."""
     if not _DRAINS.search(way_out) or "State=RESUME" in way_out or "kubectl uncordon" in way_out:
         return ""
-    host = _known(lambda: facts.host.hostname, "")
-    if _known(lambda: facts.managers.gpu_operator or facts.managers.kubelet, False):
+    host = _know_or(lambda: facts.host.hostname, "")
+    if _know_or(lambda: facts.managers.gpu_operator or facts.managers.kubelet, False):
         command = f"kubectl uncordon {_kubernetes_name(host)}"
-    elif _known(lambda: facts.managers.slurm, False):
+    elif _know_or(lambda: facts.managers.slurm, False):
         command = f"sudo scontrol update NodeName={_slurm_name(host)} State=RESUME"
     else:
         return ""

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, lazy, shared
+from hosttune.facts.base import Fact, UnknownFact, lazy, make_shared
 from hosttune.facts.gpu.gpus import DEVICES
-from hosttune.facts.reading import line, sure
+from hosttune.facts.reading import read_line, require_sure
 from hosttune.frozen import frozen
 from hosttune.host.pci_config import STANDARD, extended_capabilities
 from hosttune.quoting import quote
@@ -91,37 +91,37 @@ def acs_control(config: bytes) -> int | None:
 
 
 def collect(reader: Reader, facts: Facts) -> Acs:
-    return Acs(ports=lazy(_ports, reader, facts))
+    return Acs(ports=lazy(_read_ports, reader, facts))
 
 
-def _ports(reader: Reader, facts: Facts) -> tuple[AcsPort, ...]:
+def _read_ports(reader: Reader, facts: Facts) -> tuple[AcsPort, ...]:
     devices = facts.pcie.devices
     above = {port for device in devices if device.kind == "gpu" for port in device.ports}
     beside = {one.ports[-1] for one in devices if len(one.ports) > 1 and one.ports[-2] in above}
-    return tuple(_port(reader, slot) for slot in sorted(above | beside))
+    return tuple(_read_port(reader, slot) for slot in sorted(above | beside))
 
 
-def _port(reader: Reader, slot: str) -> AcsPort:
-    config = shared(_config, reader, slot)
-    kind = shared(lambda: port_type(config()))
-    control = shared(lambda: _control(config(), slot, is_express=bool(kind())))
+def _read_port(reader: Reader, slot: str) -> AcsPort:
+    config = make_shared(_read_config, reader, slot)
+    kind = make_shared(lambda: port_type(config()))
+    control = make_shared(lambda: _parse_control(config(), slot, is_express=bool(kind())))
     return AcsPort(
         slot=slot,
-        model=lazy(_model, reader, slot),
+        model=lazy(_read_model, reader, slot),
         port=lazy(kind),
         has_acs=lazy(lambda: control() is not None),
         control=lazy(lambda: control() or 0),
     )
 
 
-def _model(reader: Reader, slot: str) -> str:
-    vendor, device = (line(reader, f"{DEVICES}/{slot}/{name}") for name in ("vendor", "device"))
+def _read_model(reader: Reader, slot: str) -> str:
+    vendor, device = (read_line(reader, f"{DEVICES}/{slot}/{name}") for name in ("vendor", "device"))
     return "" if vendor is ABSENT or device is ABSENT else f"{vendor[2:]}:{device[2:]}"
 
 
-def _config(reader: Reader, slot: str) -> bytes:
+def _read_config(reader: Reader, slot: str) -> bytes:
     """The configuration space, beyond its first 64 bytes."""
-    config = sure(reader.read(f"{DEVICES}/{slot}/config"))
+    config = require_sure(reader.read(f"{DEVICES}/{slot}/config"))
     if config is ABSENT:
         raise UnknownFact(f"the configuration space of {slot} is not there")
     if len(config) <= _HEADER:
@@ -130,7 +130,7 @@ def _config(reader: Reader, slot: str) -> bytes:
     return config
 
 
-def _control(config: bytes, slot: str, *, is_express: bool) -> int | None:
+def _parse_control(config: bytes, slot: str, *, is_express: bool) -> int | None:
     if is_express and len(config) <= STANDARD:
         raise UnknownFact(f"this machine does not show the extended configuration space of {slot}")
     return acs_control(config)

@@ -10,12 +10,12 @@ import json
 import re
 from typing import TYPE_CHECKING
 
-from hosttune.codec import decoded
+from hosttune.codec import decode_as
 from hosttune.errors import BadInput
 from hosttune.facts import signs
-from hosttune.facts.base import Fact, UnknownFact, lazy, shared
-from hosttune.facts.losses import Aspect, HostStanding, Loss, Sign, Unseen, losses
-from hosttune.facts.reading import line, require_known, sure
+from hosttune.facts.base import Fact, UnknownFact, lazy, make_shared
+from hosttune.facts.losses import Aspect, HostStanding, Loss, Sign, Unseen, find_losses
+from hosttune.facts.reading import read_line, require_known, require_sure
 from hosttune.frozen import frozen
 from hosttune.host.door import Completed
 from hosttune.regex import regex
@@ -63,8 +63,8 @@ class KeptStanding:
 
 
 def collect(reader: Reader, facts: Facts) -> AfterBoot:
-    kept = shared(kept_before, reader)
-    found = shared(_found, reader, facts, kept)
+    kept = make_shared(kept_before, reader)
+    found = make_shared(_find_losses, reader, facts, kept)
     return AfterBoot(
         is_compared=lazy(lambda: kept() is not None),
         lost=lazy(lambda: tuple(one.sentence for one in found() if one.aspect not in _UNITS)),
@@ -76,18 +76,18 @@ def kept_before(reader: Reader) -> KeptStanding | None:
     """How the host was before this boot; None if nothing was kept, or not recently, or not in the boot before this."""
     if reader.persistent_only:
         return None
-    content = sure(reader.read(PATH))
+    content = require_sure(reader.read(PATH))
     if content is ABSENT:
         return None
     try:
-        kept = decoded(KeptStanding, json.loads(content), PATH)
+        kept = decode_as(KeptStanding, json.loads(content), PATH)
     except (ValueError, RecursionError, BadInput):
         raise UnknownFact(f"{PATH} is not what hosttune keeps there") from None
     if kept.format_version != FORMAT_VERSION:
         raise UnknownFact(f"{PATH} is of another version of hosttune")
     age_s = _age_s(reader)
     before_s = reader.now() - age_s - kept.at
-    this = require_known(line(reader, _BOOT_ID), _BOOT_ID)
+    this = require_known(read_line(reader, _BOOT_ID), _BOOT_ID)
     if age_s >= _DAY_S or before_s >= 7 * _DAY_S or kept.boot_id == this:
         return None
     return kept if _is_followed_by(reader, kept, this, before_s) else None
@@ -103,7 +103,7 @@ def _is_followed_by(reader: Reader, kept: KeptStanding, this: str, before_s: flo
 
 
 def _age_s(reader: Reader) -> float:
-    match = _UPTIME.match(require_known(line(reader, "/proc/uptime"), "/proc/uptime"))
+    match = _UPTIME.match(require_known(read_line(reader, "/proc/uptime"), "/proc/uptime"))
     if match is None:
         raise UnknownFact("/proc/uptime has no number")
     return float(match[0])
@@ -117,13 +117,13 @@ def is_young(reader: Reader) -> bool:
         return False
 
 
-def _found(reader: Reader, facts: Facts, kept: Callable[[], KeptStanding | None]) -> tuple[Loss, ...]:
+def _find_losses(reader: Reader, facts: Facts, kept: Callable[[], KeptStanding | None]) -> tuple[Loss, ...]:
     before = kept()
     if before is None:
         return ()
     now = read_signs(reader, facts)
     held = {one.name: one.state for one in now.signs if one.aspect is Aspect.DRIVER and one.state}  # a new one is meant
-    found = losses(before.standing, now, held)
+    found = find_losses(before.standing, now, held)
     known = tuple(one for one in found if one.is_known)
     if not known and found:
         raise UnknownFact("; ".join(one.sentence for one in found))
@@ -147,7 +147,7 @@ def read_signs(reader: Reader, facts: Facts) -> HostStanding:
     works: dict[Aspect, Callable[[], Iterator[Sign | Unseen]]] = {
         Aspect.FAILED_UNIT: lambda: signs.read_failed_units(reader),
         Aspect.SERVICE: lambda: signs.read_services(reader),
-        Aspect.MOUNT: lambda: _mounts(facts),
+        Aspect.MOUNT: lambda: _list_mounts(facts),
         Aspect.ROUTE: lambda: signs.read_routes(reader),
         Aspect.ADDRESS: lambda: signs.read_addresses(reader, facts),
         Aspect.LINK: lambda: signs.read_links(facts),
@@ -167,7 +167,7 @@ def read_signs(reader: Reader, facts: Facts) -> HostStanding:
     )
 
 
-def _mounts(facts: Facts) -> Iterator[Sign]:
+def _list_mounts(facts: Facts) -> Iterator[Sign]:
     """What a boot mounts. An automount counts as mounted: a look could wait for a dead server."""
     for mount in signs.mounts_of_boot(facts):
         yield Sign(Aspect.MOUNT, mount.target, "ro" if mount.is_read_only and mount.fstype != "autofs" else "rw")

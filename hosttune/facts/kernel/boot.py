@@ -8,10 +8,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, lazy, shared
+from hosttune.facts.base import Fact, UnknownFact, lazy, make_shared
 from hosttune.facts.host import VARIABLES
 from hosttune.facts.kernel.grub import environment_of, kernel_at, parse_menu, settings_of
-from hosttune.facts.reading import all_sure, if_absent, is_there, names_in, parsed, require_known, sure, text
+from hosttune.facts.reading import (
+    all_sure,
+    if_absent,
+    is_there,
+    names_in,
+    parse_or_unknown,
+    read_text,
+    require_known,
+    require_sure,
+)
 from hosttune.facts.versions import sorted_versions
 from hosttune.frozen import frozen
 from hosttune.regex import regex
@@ -56,7 +65,7 @@ def packages_of(required: str) -> tuple[str, ...]:
 
 
 def collect(reader: Reader, facts: Facts) -> Boot:
-    required = shared(_required, reader)
+    required = make_shared(_read_required, reader)
     return Boot(
         kernels=lazy(lambda: kernels_in(names_in(reader, "/boot"))),
         next_kernel=lazy(lambda: _next(reader, facts, facts.boot.kernels)),
@@ -67,10 +76,10 @@ def collect(reader: Reader, facts: Facts) -> Boot:
     )
 
 
-def _required(reader: Reader) -> tuple[bool, tuple[str, ...]]:
+def _read_required(reader: Reader) -> tuple[bool, tuple[str, ...]]:
     if not is_there(reader, _REQUIRED):
         return False, ()
-    return True, packages_of(if_absent(text(reader, f"{_REQUIRED}.pkgs"), ""))
+    return True, packages_of(if_absent(read_text(reader, f"{_REQUIRED}.pkgs"), ""))
 
 
 def _has_enrolled_key(reader: Reader) -> bool:
@@ -97,10 +106,10 @@ def _next(reader: Reader, facts: Facts, kernels: tuple[str, ...]) -> str:
         return ""
     if len(kernels) == 1:
         return kernels[0]
-    if _loader(facts) == "systemd-boot":
+    if _find_loader(facts) == "systemd-boot":
         raise UnknownFact(f"systemd-boot decides by its own entries which of {len(kernels)} kernels it starts")
-    default = _default(reader)
-    return _resolved(reader, default, kernels) if default not in {"", "0"} else _first(reader, kernels)
+    default = _find_default(reader)
+    return _resolve_entry(reader, default, kernels) if default not in {"", "0"} else _find_first(reader, kernels)
 
 
 def _is_container(facts: Facts) -> bool:
@@ -110,21 +119,21 @@ def _is_container(facts: Facts) -> bool:
         return False
 
 
-def _loader(facts: Facts) -> str:
+def _find_loader(facts: Facts) -> str:
     try:
         return facts.host.boot_loader
     except UnknownFact:
         return ""
 
 
-def _default(reader: Reader) -> str:
+def _find_default(reader: Reader) -> str:
     """The entry that GRUB takes: what grub-reboot left for one boot, else the setting, or what was saved for it."""
     block = reader.read(_ENVIRONMENT)
     variables = environment_of(block.decode("utf-8", "replace")) if isinstance(block, bytes) else {}
     if variables.get("next_entry"):
         return variables["next_entry"]
-    default = _settings(reader).get("GRUB_DEFAULT", "0")
-    sure(block)
+    default = _read_settings(reader).get("GRUB_DEFAULT", "0")
+    require_sure(block)
     if default == "saved":
         return variables.get("saved_entry", "0")
     if "$" in default or "`" in default:
@@ -132,39 +141,39 @@ def _default(reader: Reader) -> str:
     return default
 
 
-def _settings(reader: Reader) -> dict[str, str]:
+def _read_settings(reader: Reader) -> dict[str, str]:
     """/etc/default/grub, then grub.d/*.cfg, as grub-mkconfig sources them."""
     extra = [f"{_DEFAULTS}.d/{name}" for name in names_in(reader, f"{_DEFAULTS}.d") if name.endswith(".cfg")]
     settings: dict[str, str] = {}
     for path in (_DEFAULTS, *extra):
-        settings.update(settings_of(if_absent(text(reader, path), "")))
+        settings.update(settings_of(if_absent(read_text(reader, path), "")))
     return settings
 
 
-def _resolved(reader: Reader, default: str, kernels: tuple[str, ...]) -> str:
+def _resolve_entry(reader: Reader, default: str, kernels: tuple[str, ...]) -> str:
     try:
-        menu = require_known(text(reader, _CONFIG), _CONFIG)
+        menu = require_known(read_text(reader, _CONFIG), _CONFIG)
     except UnknownFact as unknown:
         raise UnknownFact(f"GRUB's default is {default!r}, and {unknown.reason}") from None
-    return _there(parsed(kernel_at, parse_menu(menu), default), kernels)
+    return _pick_installed(parse_or_unknown(kernel_at, parse_menu(menu), default), kernels)
 
 
-def _first(reader: Reader, kernels: tuple[str, ...]) -> str:
+def _find_first(reader: Reader, kernels: tuple[str, ...]) -> str:
     """The first entry: what grub.cfg says where it can be read, else the newest, which grub-mkconfig puts there."""
     menu = reader.read(_CONFIG)
     if isinstance(menu, bytes):
         entries = parse_menu(menu.decode("utf-8", "replace"))
         if entries and entries[0].kernel and not entries[0].is_conditional:
-            return _there(entries[0].kernel, kernels)
+            return _pick_installed(entries[0].kernel, kernels)
         return kernels[-1]
-    settings = _settings(reader)
+    settings = _read_settings(reader)
     ordered = [name for name in ("GRUB_TOP_LEVEL", "GRUB_FLAVOUR_ORDER") if settings.get(name)]
     if ordered:
         raise UnknownFact(f"{ordered[0]} decides which kernel GRUB starts, and {_CONFIG} could not be read")
     return kernels[-1]
 
 
-def _there(kernel: str, kernels: tuple[str, ...]) -> str:
+def _pick_installed(kernel: str, kernels: tuple[str, ...]) -> str:
     if kernel in kernels:
         return kernel
     raise UnknownFact(f"GRUB's next entry starts kernel {kernel}, which is not in /boot: sudo update-grub")

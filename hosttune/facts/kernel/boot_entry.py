@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 from hosttune.facts.base import UnknownFact, attempt
 from hosttune.facts.kernel.grub import MenuEntry, entry_at, environment_of, parse_menu
 from hosttune.facts.kernel.grub_arguments import MENU
-from hosttune.facts.reading import ask, hint, if_absent, names_in, require_known, text
+from hosttune.facts.reading import ask, hint, if_absent, names_in, read_text, require_known
 from hosttune.frozen import frozen
 from hosttune.host.door import Completed, Space, Stat
 from hosttune.host.known.file_systems import NOT_LASTING_ROOT
-from hosttune.host.mountinfo import holding, parse
+from hosttune.host.mountinfo import find_holding, parse
 from hosttune.quoting import quote
 from hosttune.regex import regex
 from hosttune.values import ABSENT, Unreadable
@@ -77,19 +77,27 @@ class OneShot:
 
 def one_shot(reader: Reader, facts: Facts) -> OneShot:
     """Look at all of it. What could not be read is a refusal, too."""
-    if early := _unfit(reader, facts):
+    if early := _list_exclusions(reader, facts):
         return OneShot(None, early)
     refusals: list[str] = []
-    menu = attempt(lambda: require_known(text(reader, MENU), MENU))
+    menu = attempt(lambda: require_known(read_text(reader, MENU), MENU))
     entry: BootEntry | None = None
-    for look in (_firmware, _kexec, _boot_folder, _disk, _block, _custom, _encryption):
-        found = attempt(_all, look, reader, facts)
+    for look in (
+        _check_firmware,
+        _check_kexec,
+        _boot_folder,
+        _check_disk,
+        _check_block,
+        _check_custom,
+        _check_encryption,
+    ):
+        found = attempt(_ask_all, look, reader, facts)
         refusals += [f"it cannot be told: {found.reason}"] if isinstance(found, Unreadable) else found
     if isinstance(menu, Unreadable):
         refusals.append(f"GRUB's menu cannot be read: {menu.reason}")
     else:
-        refusals += _menu(menu)
-        made = attempt(_entry, reader, facts, menu)
+        refusals += _check_menu(menu)
+        made = attempt(_read_entry, reader, facts, menu)
         if isinstance(made, Unreadable):
             refusals.append(made.reason)
         else:
@@ -97,11 +105,11 @@ def one_shot(reader: Reader, facts: Facts) -> OneShot:
     return OneShot(None if refusals else entry, tuple(dict.fromkeys(refusals)))
 
 
-def _all(look: Callable[[Reader, Facts], Iterable[str]], reader: Reader, facts: Facts) -> tuple[str, ...]:
+def _ask_all(look: Callable[[Reader, Facts], Iterable[str]], reader: Reader, facts: Facts) -> tuple[str, ...]:
     return tuple(look(reader, facts))
 
 
-def _unfit(reader: Reader, facts: Facts) -> tuple[str, ...]:
+def _list_exclusions(reader: Reader, facts: Facts) -> tuple[str, ...]:
     """What makes all other questions idle."""
     if reader.persistent_only:
         return ("these are the files of an image: one boot is tried on the machine that runs them",)
@@ -120,7 +128,7 @@ def _unfit(reader: Reader, facts: Facts) -> tuple[str, ...]:
     return ()
 
 
-def _firmware(reader: Reader, facts: Facts) -> Iterable[str]:
+def _check_firmware(reader: Reader, facts: Facts) -> Iterable[str]:
     """Whether what the firmware starts reads this menu."""
     if facts.kernel.architecture not in _ARCHITECTURES:
         yield f"on {facts.kernel.architecture} it is not known whether the firmware starts GRUB"
@@ -134,12 +142,12 @@ def _firmware(reader: Reader, facts: Facts) -> Iterable[str]:
     stubs = [f"/boot/efi/EFI/{name}/grub.cfg" for name in names_in(reader, "/boot/efi/EFI")]
     named = {match[1] for path in stubs for match in _STUB.finditer(hint(reader, path))}
     if named:
-        uuid = _probe(reader, "fs_uuid", FOLDER)
+        uuid = _probe_grub(reader, "fs_uuid", FOLDER)
         if uuid not in named:
             yield f"GRUB on the EFI partition looks for its menu on {', '.join(sorted(named))}, and {MENU} is on {uuid}"
 
 
-def _kexec(reader: Reader, facts: Facts) -> Iterable[str]:  # noqa: ARG001 - the interface of all looks
+def _check_kexec(reader: Reader, facts: Facts) -> Iterable[str]:  # noqa: ARG001 - the interface of all looks
     if hint(reader, "/sys/kernel/kexec_loaded").strip() == "1":
         yield "a kernel is loaded for kexec, so the next reboot skips GRUB: sudo kexec --unload"
     rows = hint(reader, "/etc/default/kexec").splitlines()
@@ -149,7 +157,7 @@ def _kexec(reader: Reader, facts: Facts) -> Iterable[str]:  # noqa: ARG001 - the
 
 def _boot_folder(reader: Reader, facts: Facts) -> Iterable[str]:  # noqa: ARG001 - the interface of all looks
     table = require_known(reader.read(_MOUNTINFO), _MOUNTINFO)
-    root, boot = holding(table, "/"), holding(table, FOLDER)
+    root, boot = find_holding(table, "/"), find_holding(table, FOLDER)
     if root is None or root.fstype in NOT_LASTING_ROOT:
         yield f"the root file system is {'not told' if root is None else root.fstype}: it does not keep what is written"
     if boot is not None and "data=journal" in boot.super_options:
@@ -168,22 +176,22 @@ def _boot_folder(reader: Reader, facts: Facts) -> Iterable[str]:  # noqa: ARG001
         yield f"{target} stands in /etc/fstab and is not mounted: sudo mount {quote(target)}"
 
 
-def _probe(reader: Reader, target: str, path: str) -> str:
+def _probe_grub(reader: Reader, target: str, path: str) -> str:
     answer = ask(reader, ("grub-probe", f"--target={target}", path), timeout_s=60.0)
     if answer.status != 0:
         raise UnknownFact(f"grub-probe --target={target} {path}: {answer.errors.strip() or answer.status}")
     return " ".join(answer.text.split())
 
 
-def _disk(reader: Reader, facts: Facts) -> Iterable[str]:  # noqa: ARG001 - the interface of all looks
-    """Whether GRUB can write where its block lies."""
-    layers = _probe(reader, "abstraction", ENVIRONMENT)
+def _check_disk(reader: Reader, facts: Facts) -> Iterable[str]:  # noqa: ARG001 - the interface of all looks
+    """Whether GRUB can write where its block is."""
+    layers = _probe_grub(reader, "abstraction", ENVIRONMENT)
     if layers:
         yield (
             f"GRUB cannot write to {ENVIRONMENT}, which lies on {layers}, so each boot would be the one on trial: "
             "a plain partition for /boot is needed"
         )
-    fstype = _probe(reader, "fs", ENVIRONMENT)
+    fstype = _probe_grub(reader, "fs", ENVIRONMENT)
     if fstype not in _FILE_SYSTEMS:
         yield (
             f"GRUB does not write to {fstype}, where {ENVIRONMENT} lies, so each boot would be the one on trial: "
@@ -194,7 +202,7 @@ def _disk(reader: Reader, facts: Facts) -> Iterable[str]:  # noqa: ARG001 - the 
         yield f"{', '.join(missing)} is not installed: sudo apt install grub-common"
 
 
-def _block(reader: Reader, facts: Facts) -> Iterable[str]:  # noqa: ARG001 - the interface of all looks
+def _check_block(reader: Reader, facts: Facts) -> Iterable[str]:  # noqa: ARG001 - the interface of all looks
     stat = reader.stat(ENVIRONMENT, follow=False)
     if not isinstance(stat, Stat):
         yield f"GRUB has no environment block: sudo grub-editenv {ENVIRONMENT} create"
@@ -219,13 +227,13 @@ def _block(reader: Reader, facts: Facts) -> Iterable[str]:  # noqa: ARG001 - the
         yield "GRUB is about to try a boot again with an initial RAM disk (initrdfail): boot first"
 
 
-def _custom(reader: Reader, facts: Facts) -> Iterable[str]:  # noqa: ARG001 - the interface of all looks
+def _check_custom(reader: Reader, facts: Facts) -> Iterable[str]:  # noqa: ARG001 - the interface of all looks
     stat = reader.stat(CUSTOM, follow=False)
     if isinstance(stat, Stat) and (stat.type != "file" or not hint(reader, CUSTOM).startswith(MARK)):
         yield f"{CUSTOM} is there and not hosttune's: move its entries to /etc/grub.d/40_custom, then sudo update-grub"
 
 
-def _encryption(reader: Reader, facts: Facts) -> Iterable[str]:  # noqa: ARG001 - the interface of all looks
+def _check_encryption(reader: Reader, facts: Facts) -> Iterable[str]:  # noqa: ARG001 - the interface of all looks
     """GRUB measures every command and argument (PCR 8), so a key sealed to them stays closed."""
     rows = [row for row in hint(reader, "/etc/crypttab").splitlines() if row.strip() and not row.startswith("#")]
     if any("tpm2-device" in row for row in rows):
@@ -236,7 +244,7 @@ def _encryption(reader: Reader, facts: Facts) -> Iterable[str]:  # noqa: ARG001 
         yield "the disk is encrypted by Ubuntu with the TPM, which refuses under another command line"
 
 
-def _menu(menu: str) -> Iterable[str]:
+def _check_menu(menu: str) -> Iterable[str]:
     if "load_env" not in menu or "save_env next_entry" not in menu:
         yield f"{MENU} does not look for an entry for one boot (next_entry): sudo update-grub"
     if not _CUSTOM.search(menu):
@@ -247,10 +255,10 @@ def _menu(menu: str) -> Iterable[str]:
         yield "GRUB checks signatures of all that it reads, and the entry for one boot has none"
 
 
-def _entry(reader: Reader, facts: Facts, menu: str) -> BootEntry:
+def _read_entry(reader: Reader, facts: Facts, menu: str) -> BootEntry:
     """The default entry, in parts. Raises UnknownFact, with a sentence, where it cannot be copied."""
     try:
-        entry = entry_at(parse_menu(menu), _default(reader, menu))
+        entry = entry_at(parse_menu(menu), _read_default(reader, menu))
         parts = parts_of(entry)
     except ValueError as error:
         raise UnknownFact(str(error)) from None
@@ -274,9 +282,9 @@ def _entry(reader: Reader, facts: Facts, menu: str) -> BootEntry:
     return parts
 
 
-def _default(reader: Reader, menu: str) -> str:
-    """What this menu takes where nobody asked for another. Raises ValueError where it assigns several."""
-    block = environment_of(if_absent(text(reader, ENVIRONMENT), ""))
+def _read_default(reader: Reader, menu: str) -> str:
+    """What this menu takes where no one asked for another. Raises ValueError where it assigns several."""
+    block = environment_of(if_absent(read_text(reader, ENVIRONMENT), ""))
     assigned = [match[1] for match in _DEFAULTS.finditer(menu)]
     found = {one for one in assigned if one not in {"${next_entry}", "${saved_entry}"}}
     if "${saved_entry}" in assigned:

@@ -14,10 +14,10 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, attempt, lazy, shared
-from hosttune.facts.kernel.initramfs import generator, images
-from hosttune.facts.kernel.kernel import flavour_of, metapackages
-from hosttune.facts.reading import names_in, sure
+from hosttune.facts.base import Fact, attempt, lazy, make_shared
+from hosttune.facts.kernel.initramfs import find_generator, list_images
+from hosttune.facts.kernel.kernel import flavour_of, select_metapackages
+from hosttune.facts.reading import names_in, require_sure
 from hosttune.facts.storage.room import FreeRoom, room_at, size_text
 from hosttune.facts.versions import compare_versions
 from hosttune.frozen import frozen
@@ -84,42 +84,45 @@ def tell_lack(target: str, free_bytes: int, free_files: int, needed_bytes: int, 
 
 
 def collect(reader: Reader, facts: Facts) -> BootRoom:
-    room = shared(room_at, facts, BOOT)
-    spare = shared(_spare, facts)
+    room = make_shared(room_at, facts, BOOT)
+    spare = make_shared(_list_spare, facts)
     return BootRoom(
         target=lazy(lambda: room().target),
         free_bytes=lazy(lambda: room().free_bytes),
         free_files=lazy(lambda: room().free_files),
         initrd_bytes=lazy(_initrd_bytes, reader, facts),
         kernel_bytes=lazy(_kernel_bytes, reader, facts),
-        unmounted=lazy(_unmounted, facts),
+        unmounted=lazy(_describe_unmounted, facts),
         spare=lazy(spare),
         no_image=lazy(_no_image, reader, facts),
-        way_out=lazy(lambda: make_room(facts, room(), spare(), _copies(reader, facts))),
+        way_out=lazy(lambda: make_room(facts, room(), spare(), _list_copies(reader, facts))),
     )
 
 
 def _initrd_bytes(reader: Reader, facts: Facts) -> int:
-    there = images(reader)
-    if largest := max((_size(reader, f"{BOOT}/initrd.img-{release}") for release in there), default=0):
+    there = list_images(reader)
+    if largest := max((_read_size(reader, f"{BOOT}/initrd.img-{release}") for release in there), default=0):
         return largest
-    is_built = there or generator(reader) is not ABSENT or any(packages_of(facts, one) for one in facts.boot.kernels)
+    is_built = (
+        there or find_generator(reader) is not ABSENT or any(packages_of(facts, one) for one in facts.boot.kernels)
+    )
     return _USUAL_INITRD if is_built else 0
 
 
-def _size(reader: Reader, path: str) -> int:
-    stat = sure(reader.stat(path))
+def _read_size(reader: Reader, path: str) -> int:
+    stat = require_sure(reader.stat(path))
     return stat.size if isinstance(stat, Stat) else 0
 
 
 def _kernel_bytes(reader: Reader, facts: Facts) -> int:
     sizes = (
-        _size(reader, f"{BOOT}/vmlinuz-{one}") + _size(reader, f"{BOOT}/System.map-{one}") for one in facts.boot.kernels
+        _read_size(reader, f"{BOOT}/vmlinuz-{one}") + _read_size(reader, f"{BOOT}/System.map-{one}")
+        for one in facts.boot.kernels
     )
     return max(sizes, default=0) or _USUAL_KERNEL
 
 
-def _unmounted(facts: Facts) -> str:
+def _describe_unmounted(facts: Facts) -> str:
     there = next((one for one in facts.mounts.expected if one.target == BOOT and not one.is_mounted), None)
     if there is None:
         return ""
@@ -135,7 +138,7 @@ def _next(facts: Facts) -> str:
     return "" if isinstance(found, Unreadable) else found
 
 
-def _spare(facts: Facts) -> tuple[str, ...]:
+def _list_spare(facts: Facts) -> tuple[str, ...]:
     """None where it is not known what boots next."""
     running, following = facts.kernel.release, _next(facts)
     if not following:
@@ -166,12 +169,12 @@ def _names_by_kernel(facts: Facts) -> Mapping[str, Sequence[str]]:
 
 def _no_image(reader: Reader, facts: Facts) -> str:
     following, kernels = facts.boot.next_kernel, facts.boot.kernels
-    there = {one for one in images(reader) if _size(reader, f"{BOOT}/initrd.img-{one}") > 0}
+    there = {one for one in list_images(reader) if _read_size(reader, f"{BOOT}/initrd.img-{one}") > 0}
     others = {one for one in kernels if one != following}
     return following if following and following not in there and others and others <= there else ""
 
 
-def _copies(reader: Reader, facts: Facts) -> tuple[str, ...]:
+def _list_copies(reader: Reader, facts: Facts) -> tuple[str, ...]:
     """None while dpkg may be making one."""
     found = tuple(f"{BOOT}/{name}" for name in names_in(reader, BOOT) if _COPY.fullmatch(name))
     return () if facts.packages.is_interrupted else found
@@ -192,7 +195,7 @@ def make_room(facts: Facts, room: FreeRoom, spare: tuple[str, ...], copies: tupl
     names = [name for one in spare for name in packages_of(facts, one)]
     ways.append(f"{'where that is not enough, ' if ways else ''}sudo apt-get purge {' '.join(map(quote, names))}")
     newest = [one for one in spare if one == facts.boot.kernels[-1]]
-    meta = metapackages(facts.packages.names, flavour_of(running)) if newest else ()
+    meta = select_metapackages(facts.packages.names, flavour_of(running)) if newest else ()
     if meta:  # it depends on the newest kernel, and goes with it
         ways.append(f"once there is room, sudo apt-get install {quote(f'linux-image-{max(meta, key=len)}')}")
     *before, last = ways

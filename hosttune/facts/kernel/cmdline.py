@@ -1,7 +1,7 @@
 """The arguments that the kernel was started with, judged: said twice, without effect, harmful, or changed since.
 
 Kernel: Documentation/admin-guide/kernel-parameters.txt; the parts of the line as in facts/kernel/kernel.py. What the
-kernel was built with stands in /boot/config-RELEASE (Debian and Ubuntu).
+kernel was built with is in /boot/config-RELEASE (Debian and Ubuntu).
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, shared
+from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, make_shared
 from hosttune.facts.kernel.kernel import split_command_line
-from hosttune.facts.reading import if_absent, integer, text
+from hosttune.facts.reading import if_absent, read_integer, read_text
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 
@@ -50,7 +50,7 @@ _OWN = regex(r"BOOT_IMAGE=|initrd=|recovery$|single$|nomodeset$|dis_ucode_ldr$")
 class Harm(Fact):
     """An argument that slows jobs down or weakens the host."""
 
-    argument: str  # as it stands
+    argument: str  # as it is
     sentence: str  # what it does
 
 
@@ -69,7 +69,7 @@ class Cmdline(Fact):
     nvme_timeout_s: int  # of the NVMe driver; -1 without it
 
 
-def repeated(arguments: tuple[str, ...]) -> tuple[str, ...]:
+def find_repeated(arguments: tuple[str, ...]) -> tuple[str, ...]:
     """Arguments given with different values where one value counts."""
     seen: dict[str, list[str]] = {}
     for one in arguments:
@@ -79,7 +79,7 @@ def repeated(arguments: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(", later ".join(values) for values in seen.values() if len(values) > 1)
 
 
-def judged(arguments: tuple[str, ...], table: Mapping[str, str]) -> tuple[Harm, ...]:
+def judge_arguments(arguments: tuple[str, ...], table: Mapping[str, str]) -> tuple[Harm, ...]:
     """The arguments that the table has, by name or as a whole, each with its sentence."""
     found = ((one, table.get(one) or table.get(one.partition("=")[0])) for one in dict.fromkeys(arguments))
     return tuple(Harm(one, f"{one} {sentence}") for one, sentence in found if sentence)
@@ -87,7 +87,7 @@ def judged(arguments: tuple[str, ...], table: Mapping[str, str]) -> tuple[Harm, 
 
 def next_arguments(grub_cfg: str, kernel: str) -> tuple[str, ...] | None:
     """The arguments of the first entry of grub.cfg that starts this kernel, without those that GRUB adds; None where
-    there is none, or a variable of GRUB stands in it."""
+    there is none, or a variable of GRUB is in it."""
     for match in _KERNEL_LINE.finditer(grub_cfg):
         if match[2] == kernel:
             words = split_command_line(re.sub(r"\$(?:vt_handoff|\{?[a-z_]+\}?)", "", match[3]).replace("\\", ""))
@@ -101,18 +101,18 @@ def default_of(config: str, option: str) -> bool:
 
 
 def collect(reader: Reader, facts: Facts) -> Cmdline:
-    arguments = shared(lambda: of_kernel(facts.kernel.command_line))
-    pending = shared(lambda: _pending(reader, facts, arguments()))
+    arguments = make_shared(lambda: of_kernel(facts.kernel.command_line))
+    pending = make_shared(lambda: _find_pending(reader, facts, arguments()))
     return Cmdline(
-        contradictions=lazy(lambda: repeated(arguments())),
-        dead=lazy(lambda: tuple(one.sentence for one in judged(arguments(), _DEAD))),
-        harmful=lazy(lambda: judged(arguments(), _HARMFUL)),
+        contradictions=lazy(lambda: find_repeated(arguments())),
+        dead=lazy(lambda: tuple(one.sentence for one in judge_arguments(arguments(), _DEAD))),
+        harmful=lazy(lambda: judge_arguments(arguments(), _HARMFUL)),
         added=lazy(lambda: pending()[0]),
         removed=lazy(lambda: pending()[1]),
-        zeroes_on_alloc=lazy(lambda: _zeroes(reader, facts, arguments(), "init_on_alloc")),
-        zeroes_on_free=lazy(lambda: _zeroes(reader, facts, arguments(), "init_on_free")),
-        crash_bytes=lazy(lambda: if_absent(integer(reader, "/sys/kernel/kexec_crash_size"), 0)),
-        nvme_timeout_s=lazy(lambda: if_absent(integer(reader, "/sys/module/nvme_core/parameters/io_timeout"), -1)),
+        zeroes_on_alloc=lazy(lambda: _zeroes_memory(reader, facts, arguments(), "init_on_alloc")),
+        zeroes_on_free=lazy(lambda: _zeroes_memory(reader, facts, arguments(), "init_on_free")),
+        crash_bytes=lazy(lambda: if_absent(read_integer(reader, "/sys/kernel/kexec_crash_size"), 0)),
+        nvme_timeout_s=lazy(lambda: if_absent(read_integer(reader, "/sys/module/nvme_core/parameters/io_timeout"), -1)),
     )
 
 
@@ -121,26 +121,26 @@ def of_kernel(words: tuple[str, ...]) -> tuple[str, ...]:
     return words[: words.index("--")] if "--" in words else words
 
 
-def _pending(reader: Reader, facts: Facts, arguments: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _find_pending(reader: Reader, facts: Facts, arguments: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """What the next boot changes; nothing where GRUB's files do not tell which arguments it has."""
     kernel = attempt(lambda: facts.boot.next_kernel)
     if not isinstance(kernel, str) or not kernel:
         return (), ()
-    later = next_arguments(if_absent(text(reader, "/boot/grub/grub.cfg"), ""), kernel)
+    later = next_arguments(if_absent(read_text(reader, "/boot/grub/grub.cfg"), ""), kernel)
     if later is None:
         return (), ()
     now = tuple(word for word in arguments if not _OWN.match(word) and not word.startswith("vt.handoff"))
     return tuple(word for word in later if word not in now), tuple(word for word in now if word not in later)
 
 
-def _zeroes(reader: Reader, facts: Facts, arguments: tuple[str, ...], name: str) -> bool:
+def _zeroes_memory(reader: Reader, facts: Facts, arguments: tuple[str, ...], name: str) -> bool:
     """As the argument says, else as the kernel was built."""
     for one in reversed(arguments):
         if one.startswith(f"{name}="):
             return one.partition("=")[2].lower() in {"1", "y", "yes", "on", "t", "true"}
     release = facts.kernel.release
     for path in (f"/boot/config-{release}", f"/lib/modules/{release}/config"):
-        config = text(reader, path)
+        config = read_text(reader, path)
         if isinstance(config, str):
             return default_of(config, f"CONFIG_{name.upper()}_DEFAULT_ON")
     raise UnknownFact(f"/boot/config-{release} does not exist")

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from hosttune.facts.base import Fact, attempt, lazy, shared
+from hosttune.facts.base import Fact, attempt, lazy, make_shared
 from hosttune.facts.kernel.kernel_log import OF_DEVICES, lines_of, message_of, newest_of_each
 from hosttune.frozen import frozen
 from hosttune.regex import regex
@@ -105,7 +105,7 @@ class DeviceLog(Fact):
     iommu_faults: Mapping[str, int]  # by slot the accesses that the IOMMU stopped in the last day
 
 
-def chosen(log: str) -> tuple[str, ...]:
+def choose_lines(log: str) -> tuple[str, ...]:
     """The lines of a kernel log that speak of these things, of each device the newest."""
     told = ((one, message_of(one)[1]) for one in lines_of(log))
     return tuple(newest_of_each(((_kind_of(words), one) for one, words in told if _IS_OURS.match(words)), _MOST))
@@ -119,7 +119,7 @@ def _kind_of(words: str) -> tuple[int, str]:
 
 
 def collect(reader: Reader, facts: Facts) -> DeviceLog:
-    timed = shared(lambda: tuple(map(message_of, facts.kernel_log.lines(chosen))))
+    timed = make_shared(lambda: tuple(map(message_of, facts.kernel_log.lines(choose_lines))))
     now = reader.now()
 
     def recent(pattern: re.Pattern[str]) -> list[tuple[float | None, re.Match[str]]]:
@@ -127,7 +127,7 @@ def collect(reader: Reader, facts: Facts) -> DeviceLog:
         near = ((at, text) for at, text in timed() if at is None or now - at <= _DAY_S)
         return [(at, match) for at, text in near if (match := pattern.match(text))]
 
-    def settled() -> float:
+    def find_settled() -> float:
         booted = attempt(lambda: facts.kernel.booted_at)
         return booted + _SETTLED_S if isinstance(booted, int) else 0.0
 
@@ -144,7 +144,9 @@ def collect(reader: Reader, facts: Facts) -> DeviceLog:
         bad_volumes=certain(lambda: bad_volumes_in(text for _, text in timed())),
         conntrack_full=certain(lambda: len(recent(_CONNTRACK))),
         files_exhausted=certain(lambda: bool(recent(_FILES))),
-        iommu_faults=certain(lambda: _faults([one for one in recent(_IOMMU) if one[0] is None or one[0] >= settled()])),
+        iommu_faults=certain(
+            lambda: _count_faults([one for one in recent(_IOMMU) if one[0] is None or one[0] >= find_settled()])
+        ),
     )
 
 
@@ -244,7 +246,7 @@ def mlx5_faults_in(texts: Iterable[str]) -> Mapping[str, str]:
     return found
 
 
-def _faults(matches: Sequence[tuple[float | None, re.Match[str]]]) -> Mapping[str, int]:
+def _count_faults(matches: Sequence[tuple[float | None, re.Match[str]]]) -> Mapping[str, int]:
     found: dict[str, int] = {}
     for _, match in matches:
         slot = match[1] or match[2] or match[3] or ""

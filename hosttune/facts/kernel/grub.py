@@ -26,7 +26,7 @@ class MenuEntry:
     title: str
     id: str
     kernel: str  # the release that it starts; empty where the text does not tell
-    is_conditional: bool  # it stands in an `if`, so whether it is in the menu is decided at boot
+    is_conditional: bool  # it is in an `if`, so whether it is in the menu is decided at boot
     is_submenu: bool
     entries: tuple[MenuEntry, ...] = ()
     options: str = ""  # the line that opens it, behind the word, as written
@@ -57,7 +57,7 @@ def parse_menu(grub_cfg: str) -> tuple[MenuEntry, ...]:
         holder = stack[-1]
         match = _OPENS.fullmatch(line)
         if match:
-            title, name = _words(match[2])
+            title, name = _parse_title(match[2])
             is_submenu = match[1] == "submenu"
             stack.append(_Block(title, name, match[2], is_conditional=conditions > 0, is_submenu=is_submenu))
             plain.append(0)
@@ -75,11 +75,11 @@ def parse_menu(grub_cfg: str) -> tuple[MenuEntry, ...]:
         elif kernel := _KERNEL.match(line):
             holder.kernel = holder.kernel or kernel[1]
         elif holder.is_submenu:  # an `if` inside of an entry says nothing of the menu
-            conditions = max(0, conditions + _opened(line))
+            conditions = max(0, conditions + _count_opened(line))
     return tuple(top.entries)
 
 
-def _opened(line: str) -> int:
+def _count_opened(line: str) -> int:
     """How many `if` this line opens, less those it closes."""
     words = line.replace(";", " ; ").split()
     return words.count("if") - words.count("fi")
@@ -102,7 +102,7 @@ class _Block:
         )
 
 
-def _words(spelled: str) -> tuple[str, str]:
+def _parse_title(spelled: str) -> tuple[str, str]:
     """(title, id) of a menuentry line, its quotes taken off."""
     words = [
         match[1].replace("'\\''", "'") if match[1] is not None else match[2] if match[2] is not None else match[3]

@@ -2,7 +2,7 @@
 entries of grub.cfg pass.
 
 grub-mkconfig sources /etc/default/grub and then /etc/default/grub.d/*.cfg in a shell. Only plain assignments are worked
-out here; where a shell decides (a substitution, a condition), the answer is that nobody can tell.
+out here; where a shell decides (a substitution, a condition), the answer is that no one can tell.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, lazy
 from hosttune.facts.placed import Placed
-from hosttune.facts.reading import if_absent, names_in, parsed, texts
-from hosttune.facts.reading import text as read_text
+from hosttune.facts.reading import if_absent, names_in, parse_or_unknown, read_text, read_texts
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 
@@ -65,30 +64,30 @@ class GrubArguments(Fact):
     """The arguments of the kernel that GRUB knows."""
 
     settings: Arguments
-    entries: tuple[KernelEntry, ...]  # the normal ones of the menu as it stands there; empty without one
+    entries: tuple[KernelEntry, ...]  # the normal ones of the menu as it is there; empty without one
 
 
 def collect(reader: Reader, facts: Facts) -> GrubArguments:  # noqa: ARG001 - the interface of all subjects
     return GrubArguments(
         settings=lazy(arguments_of, reader),
-        entries=lazy(lambda: entries(if_absent(read_text(reader, MENU), ""))),
+        entries=lazy(lambda: parse_entries(if_absent(read_text(reader, MENU), ""))),
     )
 
 
 def arguments_of(reader: Reader) -> Arguments:
     """What the settings of this host add up to."""
-    return parsed(arguments, files(reader))
+    return parse_or_unknown(add_up_arguments, read_files(reader))
 
 
-def files(reader: Reader) -> tuple[tuple[str, str], ...]:
+def read_files(reader: Reader) -> tuple[tuple[str, str], ...]:
     """(path, text) of the settings in the order in which grub-mkconfig reads them; raises UnknownFact where one cannot
     be read.
     """
     names = (name for name in names_in(reader, FOLDER) if name.endswith(".cfg") and not name.startswith("."))
-    return tuple(texts(reader, (FILE, *(f"{FOLDER}/{name}" for name in names))))
+    return tuple(read_texts(reader, (FILE, *(f"{FOLDER}/{name}" for name in names))))
 
 
-def arguments(texts: Iterable[tuple[str, str]]) -> Arguments:
+def add_up_arguments(texts: Iterable[tuple[str, str]]) -> Arguments:
     """What these settings add up to. Raises ValueError, with a sentence, where it takes a shell to tell."""
     values: dict[str, tuple[Placed, ...]] = {DEFAULT: (), EVERY: ()}
     afresh: list[Placed] = []
@@ -102,13 +101,13 @@ def arguments(texts: Iterable[tuple[str, str]]) -> Arguments:
             if match is None or words is None:
                 message = f"{place.place}: a shell works it out: {place.value}"
                 raise ValueError(message)
-            if match[1] == DEFAULT and not _keeps(match[2], values[DEFAULT]):
+            if match[1] == DEFAULT and not _keeps_before(match[2], values[DEFAULT]):
                 afresh.append(place)
             values[match[1]] = words
     return Arguments(values[DEFAULT], values[EVERY], tuple(afresh))
 
 
-def _keeps(written: str, before: tuple[Placed, ...]) -> bool:
+def _keeps_before(written: str, before: tuple[Placed, ...]) -> bool:
     return not before or any(DEFAULT in match.groups() for match in _VARIABLE.finditer(written))
 
 
@@ -138,7 +137,7 @@ def _worked_out(written: str, values: dict[str, tuple[Placed, ...]], place: Plac
     return tuple(found)
 
 
-def entries(grub_cfg: str) -> tuple[KernelEntry, ...]:
+def parse_entries(grub_cfg: str) -> tuple[KernelEntry, ...]:
     """The normal entries that 10_linux wrote; all of the file where no section says who wrote it."""
     rows = grub_cfg.splitlines()
     has_sections = any((match := _SECTION.match(row)) and match[2].startswith("10_linux") for row in rows)
@@ -155,7 +154,7 @@ def entries(grub_cfg: str) -> tuple[KernelEntry, ...]:
     return tuple(found)
 
 
-def regenerated(grub_cfg: str, before: Arguments, after: Arguments) -> str:
+def regenerate(grub_cfg: str, before: Arguments, after: Arguments) -> str:
     """grub.cfg as grub-mkconfig would write it once the settings are `after` instead of `before`: the arguments of the
     normal entries change, and nothing else.
     """
@@ -163,7 +162,7 @@ def regenerated(grub_cfg: str, before: Arguments, after: Arguments) -> str:
     if old == new:
         return grub_cfg
     rows = grub_cfg.split("\n")
-    for entry in entries(grub_cfg):
+    for entry in parse_entries(grub_cfg):
         row = rows[entry.number - 1]
         kept = [word for word in entry.arguments if word not in old and not word.startswith("$")]
         last = [word for word in entry.arguments if word.startswith("$")]  # Ubuntu's $vt_handoff

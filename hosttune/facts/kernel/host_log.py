@@ -2,7 +2,7 @@
 
 Sources: Linux, kernel/watchdog.c (soft lockup), kernel/watchdog_perf.c (hard LOCKUP), kernel/rcu
 (stall.h), mm/oom_kill.c (oom-kill:constraint=), arch/x86/kernel/cpu/mce/core.c (print_mce), drivers/acpi/apei (ghes.c,
-bert.c), drivers/firmware/efi/cper.c (event severity), drivers/edac (mce_amd.c: MCn_STATUS, which stands in the place of
+bert.c), drivers/firmware/efi/cper.c (event severity), drivers/edac (mce_amd.c: MCn_STATUS, which is in the place of
 print_mce; edac_mc.c), drivers/net/ethernet/mellanox/mlx5 (events.c, en_main.c); NVIDIA's open kernel modules,
 nvidia-peermem.c. Lines of other drivers on links say `NIC Link is Down`.
 """
@@ -14,8 +14,8 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeVar
 
-from hosttune.facts.base import Fact, UnknownFact, attempt, known_part, lazy, shared
-from hosttune.facts.gpu.gpu_errors import ago
+from hosttune.facts.base import Fact, UnknownFact, attempt, known_part, lazy, make_shared
+from hosttune.facts.gpu.gpu_errors import describe_ago
 from hosttune.facts.gpu.gpus import DEVICES
 from hosttune.facts.kernel.kernel_log import lines_of, message_of
 from hosttune.facts.reading import names_in
@@ -119,7 +119,7 @@ class HostLog(Fact):
     peermem_errors: int  # of nvidia-peermem
 
 
-def chosen(log: str) -> tuple[str, ...]:
+def choose_lines(log: str) -> tuple[str, ...]:
     """The lines of a kernel log that speak of these things; of each the last ones. Of places only those in which the
     kernel died: a warning or a lockup has one, too.
     """
@@ -140,11 +140,11 @@ def chosen(log: str) -> tuple[str, ...]:
 
 
 def collect(reader: Reader, facts: Facts) -> HostLog:
-    timed = shared(lambda: tuple(map(message_of, facts.kernel_log.lines(chosen))))
-    lines = shared(lambda: [text for _, text in timed()])
+    timed = make_shared(lambda: tuple(map(message_of, facts.kernel_log.lines(choose_lines))))
+    lines = make_shared(lambda: [text for _, text in timed()])
     now = reader.now()
-    is_amd = shared(lambda: attempt(lambda: facts.cpu.vendor) in _AMD)
-    recent = shared(lambda: [text for at, text in timed() if at is None or now - at <= _DAY_S])
+    is_amd = make_shared(lambda: attempt(lambda: facts.cpu.vendor) in _AMD)
+    recent = make_shared(lambda: [text for at, text in timed() if at is None or now - at <= _DAY_S])
 
     def certain(make: Callable[[], T]) -> T:
         return lazy(lambda: facts.kernel_log.certain(make()))
@@ -154,16 +154,18 @@ def collect(reader: Reader, facts: Facts) -> HostLog:
         stuck=certain(lambda: stuck_in([text for at, text in timed() if at is None or now - at <= _STILL_S])),
         died_in=lazy(lambda: " and ".join(died_in(seen)) if isinstance(seen := attempt(lines), list) else ""),
         out_of_memory=certain(lambda: tuple(match[1] for line in lines() if (match := _OOM.match(line)))),
-        uncorrected=certain(lambda: severities(lines(), is_amd=is_amd())["uncorrected"]),
-        corrected_a_day=certain(lambda: severities(recent(), is_amd=is_amd())["corrected"]),
+        uncorrected=certain(lambda: count_severities(lines(), is_amd=is_amd())["uncorrected"]),
+        corrected_a_day=certain(lambda: count_severities(recent(), is_amd=is_amd())["corrected"]),
         storms=certain(lambda: sum(map(bool, map(_STORM.match, recent())))),
         corrected_of=certain(lambda: modules_in(recent())),
-        ended_by_hardware=certain(lambda: severities(lines(), is_amd=is_amd())["before"] > 0),
+        ended_by_hardware=certain(lambda: count_severities(lines(), is_amd=is_amd())["before"] > 0),
         cards=lazy(
             lambda: known_part(
                 (
                     _as_seen(card, facts)
-                    for card in cards_in(_slots(reader, facts), lines(), recent(), _since_settled(facts, timed(), now))
+                    for card in cards_in(
+                        _find_slots(reader, facts), lines(), recent(), _since_settled(facts, timed(), now)
+                    )
                     if not _is_virtual(reader, card.slot)
                 ),
                 _find_lacking(facts),
@@ -195,7 +197,7 @@ def _count_after_boot(many: int, facts: Facts) -> int:
     return many
 
 
-def _slots(reader: Reader, facts: Facts) -> tuple[str, ...]:
+def _find_slots(reader: Reader, facts: Facts) -> tuple[str, ...]:
     """Where the devices of network interfaces and of RDMA are on the PCI bus, and the cards that lost theirs."""
     places = [
         reader.resolve(f"{folder}/{name}/device")
@@ -225,7 +227,7 @@ def _since_settled(facts: Facts, timed: Sequence[tuple[float | None, str]], now:
     return [text for at, text in timed if at is None or at >= first]
 
 
-def severities(texts: Iterable[str], *, is_amd: bool = False) -> Counter[str]:
+def count_severities(texts: Iterable[str], *, is_amd: bool = False) -> Counter[str]:
     """How many errors of hardware were uncorrected and corrected, and how many from before this boot were not. A kernel
     that meets a fatal one does not write any more. The next boot's tells: what the firmware kept (ACPI's boot error
     record table) has no number, and what the banks of the processors kept is told before init runs.
@@ -304,7 +306,7 @@ def stuck_in(texts: Iterable[str]) -> tuple[str, ...]:
             held[soft[1]] = (task, seconds, before is not None and before[0] == task and before[1] < seconds)
             names[soft[1]] = soft[3]
     return tuple(
-        f"CPU {cpu} in {names[cpu]} for {ago(seconds).removesuffix(' ago')}"
+        f"CPU {cpu} in {names[cpu]} for {describe_ago(seconds).removesuffix(' ago')}"
         for cpu, (_, seconds, grew) in held.items()
         if grew and seconds >= _STUCK_S
     )

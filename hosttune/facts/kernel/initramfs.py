@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, lazy, shared
+from hosttune.facts.base import Fact, UnknownFact, lazy, make_shared
 from hosttune.facts.lookups import Lookup
 from hosttune.facts.reading import hint, names_in
 from hosttune.frozen import frozen
@@ -36,13 +36,13 @@ _HOST_ONLY = regex(r"\s*hostonly\s*=\s*[\"']?(\w*)")
 _DRIVERS = regex(r"\s*(add|force|omit)_drivers\s*\+?=\s*[\"']?([^\"'#]*)")
 
 
-def images(reader: Reader) -> tuple[str, ...]:
+def list_images(reader: Reader) -> tuple[str, ...]:
     """The kernel releases that have an initial RAM disk."""
     releases = (name.removeprefix(_IMAGE) for name in names_in(reader, "/boot") if name.startswith(_IMAGE))
     return tuple(name for name in releases if not name.endswith((".old", ".bak", ".new", "-bak")))
 
 
-def generator(reader: Reader) -> str | Absent:
+def find_generator(reader: Reader) -> str | Absent:
     """The program whose hook builds the image of a new kernel; ABSENT where none is installed."""
     installed = [name for name, paths in _PROGRAMS.items() if any(_exists(reader, path) for path in paths)]
     hooked = [name for name in installed if any(_exists(reader, f"{folder}/{name}") for folder in _HOOKS)]
@@ -60,8 +60,8 @@ class NamedModules:
 
     def __init__(self, reader: Reader) -> None:
         self.reader = reader
-        self.host_only = shared(_host_only, reader)
-        self._by_builder = Lookup(lambda builder: shared(_listed, reader, builder))
+        self.host_only = make_shared(_host_only, reader)
+        self._by_builder = Lookup(lambda builder: make_shared(_list_modules, reader, builder))
 
     def of(self, builder: str, module: str) -> tuple[str, str]:
         return self._by_builder[builder]().get(module.replace("-", "_"), ("", ""))
@@ -69,9 +69,9 @@ class NamedModules:
 
 def why_in(named: NamedModules, module: str) -> str:
     """Why the initial RAM disk may hold this module, as a sentence; empty where it does not."""
-    if not images(named.reader):
+    if not list_images(named.reader):
         return ""
-    builder = generator(named.reader)
+    builder = find_generator(named.reader)
     if builder is ABSENT:
         raise UnknownFact("neither dracut nor update-initramfs is installed, and /boot has initial RAM disks")
     place, word = named.of(builder, module)
@@ -80,10 +80,10 @@ def why_in(named: NamedModules, module: str) -> str:
     return f"{place} puts {module} into it" if place else f"it may hold {module}"
 
 
-def _listed(reader: Reader, builder: str) -> Mapping[str, tuple[str, str]]:
+def _list_modules(reader: Reader, builder: str) -> Mapping[str, tuple[str, str]]:
     """By module, with `_` for `-`."""
     found: dict[str, tuple[str, str]] = {}
-    for path in _configuration(reader, builder):
+    for path in _list_configuration(reader, builder):
         for number, row in enumerate(hint(reader, path).splitlines(), 1):
             match = _DRIVERS.match(row) if builder == DRACUT else None
             names = match[2].split() if match else row.partition("#")[0].split()[:1] if builder == TOOLS else []
@@ -97,7 +97,7 @@ def why_without_options(named: NamedModules, module: str) -> str:
     without: only where a line of the configuration puts the module into it.
     """
     reader = named.reader
-    if generator(reader) != DRACUT:
+    if find_generator(reader) != DRACUT:
         return ""
     place, word = named.of(DRACUT, module)
     if word not in {"add", "force"} or named.host_only() == "yes":
@@ -107,13 +107,13 @@ def why_without_options(named: NamedModules, module: str) -> str:
 
 def _host_only(reader: Reader) -> str:
     said = ""
-    for path in _configuration(reader, DRACUT):
+    for path in _list_configuration(reader, DRACUT):
         rows = hint(reader, path).splitlines()
         said = next((match[1] for row in reversed(rows) if (match := _HOST_ONLY.match(row))), said)
     return said
 
 
-def _configuration(reader: Reader, builder: str) -> tuple[str, ...]:
+def _list_configuration(reader: Reader, builder: str) -> tuple[str, ...]:
     if builder == TOOLS:
         return ("/etc/initramfs-tools/modules",)
     chosen: dict[str, str] = {}
@@ -149,9 +149,9 @@ def collect(reader: Reader, facts: Facts) -> Initramfs:  # noqa: ARG001 - the in
 
 
 def _in_ram_disk(named: NamedModules, module: str) -> InRamDisk:
-    why = shared(why_in, named, module)
+    why = make_shared(why_in, named, module)
     return InRamDisk(
         why=lazy(why),
-        builder=lazy(lambda: str(generator(named.reader)) if why() else ""),
+        builder=lazy(lambda: str(find_generator(named.reader)) if why() else ""),
         lacks_options=lazy(lambda: why_without_options(named, module) if why() else ""),
     )

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, attempt, keep_known, lazy, shared
+from hosttune.facts.base import Fact, UnknownFact, attempt, keep_known, lazy, make_shared
 from hosttune.facts.gpu.gpus import DEVICES
-from hosttune.facts.reading import if_absent, line, names_in
+from hosttune.facts.reading import if_absent, names_in, read_line
 from hosttune.frozen import frozen
 
 if TYPE_CHECKING:
@@ -74,18 +74,18 @@ def arguments_of(command_line: tuple[str, ...]) -> tuple[str, ...]:
 def collect(reader: Reader, facts: Facts) -> Iommu:
     return Iommu(
         is_on=lazy(lambda: bool(names_in(reader, "/sys/kernel/iommu_groups"))),
-        devices=lazy(lambda: keep_known(lambda one: (_device(reader, one.slot, one.kind),), facts.pcie.devices)),
+        devices=lazy(lambda: keep_known(lambda one: (_read_device(reader, one.slot, one.kind),), facts.pcie.devices)),
         arguments=lazy(lambda: arguments_of(facts.kernel.command_line)),
     )
 
 
-def _device(reader: Reader, slot: str, kind: str) -> IommuDevice:
-    group = shared(lambda: if_absent(reader.link(f"{DEVICES}/{slot}/iommu_group"), "").rsplit("/", 1)[-1])
-    return IommuDevice(slot, kind, lazy(group), lazy(lambda: _domain(reader, slot) if group() else ""))
+def _read_device(reader: Reader, slot: str, kind: str) -> IommuDevice:
+    group = make_shared(lambda: if_absent(reader.link(f"{DEVICES}/{slot}/iommu_group"), "").rsplit("/", 1)[-1])
+    return IommuDevice(slot, kind, lazy(group), lazy(lambda: _read_domain(reader, slot) if group() else ""))
 
 
-def _domain(reader: Reader, slot: str) -> str:
-    domain = attempt(line, reader, f"{DEVICES}/{slot}/iommu_group/type")
+def _read_domain(reader: Reader, slot: str) -> str:
+    domain = attempt(read_line, reader, f"{DEVICES}/{slot}/iommu_group/type")
     if not isinstance(domain, str):
         raise UnknownFact("the kernel does not tell the type of the IOMMU group")
     return domain

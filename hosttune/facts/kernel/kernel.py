@@ -10,8 +10,17 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, shared
-from hosttune.facts.reading import derived, hint, if_absent, integer, line, parsed, require_known, text
+from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, make_shared
+from hosttune.facts.reading import (
+    derive,
+    hint,
+    if_absent,
+    parse_or_unknown,
+    read_integer,
+    read_line,
+    read_text,
+    require_known,
+)
 from hosttune.frozen import frozen
 from hosttune.host.door import Completed
 from hosttune.regex import regex
@@ -59,7 +68,7 @@ class Kernel(Fact):
 
     @property
     def has_bad_page(self) -> bool:
-        """It met a page of memory whose marks cannot be: somebody wrote where it must not, or the memory is bad."""
+        """It met a page of memory whose marks cannot be: someone wrote where it must not, or the memory is bad."""
         return bool(self.taints & _BAD_PAGE)
 
     @property
@@ -69,7 +78,7 @@ class Kernel(Fact):
 
 
 def flavour_of(release: str) -> str:
-    """What stands behind the ABI number of a Debian or Ubuntu kernel release; empty for any other release."""
+    """What is behind the ABI number of a Debian or Ubuntu kernel release; empty for any other release."""
     match = _FLAVOUR.fullmatch(release)
     return match[1] if match else ""
 
@@ -91,7 +100,7 @@ def is_of_proxmox(release: str) -> bool:
     return release.endswith("-pve")
 
 
-def metapackages(names: Iterable[str], flavour: str) -> tuple[str, ...]:
+def select_metapackages(names: Iterable[str], flavour: str) -> tuple[str, ...]:
     """Of the names of packages those that bring kernels of a flavour, without linux-image-: generic, generic-hwe-24.04,
     aws-lts-22.04 ...; none without a flavour."""
     name = re.compile(rf"linux-image-({re.escape(flavour)}(?:-(?:hwe|lts|edge|\d[\d.]*)(?:-.*)?)?)")
@@ -121,31 +130,31 @@ def is_switched_off(words: Iterable[str], key: str) -> bool:
 
 
 def collect(reader: Reader, facts: Facts) -> Kernel:
-    release = shared(lambda: require_known(line(reader, _RELEASE), _RELEASE))
+    release = make_shared(lambda: require_known(read_line(reader, _RELEASE), _RELEASE))
     return Kernel(
         release=lazy(release),
-        version=lazy(lambda: parsed(version_of, release())),
+        version=lazy(lambda: parse_or_unknown(version_of, release())),
         flavour=lazy(lambda: flavour_of(release())),
-        architecture=lazy(_architecture, reader, facts),
-        command_line=lazy(lambda: derived(line(reader, "/proc/cmdline"), "/proc/cmdline", split_command_line)),
+        architecture=lazy(_find_architecture, reader, facts),
+        command_line=lazy(lambda: derive(read_line(reader, "/proc/cmdline"), "/proc/cmdline", split_command_line)),
         booted_at=0 if reader.persistent_only else lazy(_booted_at, reader),
-        taints=0 if reader.persistent_only else lazy(lambda: if_absent(integer(reader, _TAINTED), 0)),
+        taints=0 if reader.persistent_only else lazy(lambda: if_absent(read_integer(reader, _TAINTED), 0)),
     )
 
 
 def _booted_at(reader: Reader) -> int:
     """The line btime of /proc/stat (proc_stat(5))."""
-    match = _BOOT.search(require_known(text(reader, _STAT), _STAT))
+    match = _BOOT.search(require_known(read_text(reader, _STAT), _STAT))
     if match is None:
         raise UnknownFact(f"{_STAT} does not say when the host booted")
     return int(match[1])
 
 
-def _architecture(reader: Reader, facts: Facts) -> str:
+def _find_architecture(reader: Reader, facts: Facts) -> str:
     """What uname -m prints: /proc/sys/kernel/arch since Linux 6.2, before it the CPU says (lm is x86's long mode)."""
     if reader.persistent_only:
         return _architecture_of_files(reader)
-    if isinstance(arch := attempt(line, reader, "/proc/sys/kernel/arch"), str):
+    if isinstance(arch := attempt(read_line, reader, "/proc/sys/kernel/arch"), str):
         return arch
     flags = attempt(lambda: facts.cpu.flags)
     if isinstance(flags, tuple) and "lm" in flags:

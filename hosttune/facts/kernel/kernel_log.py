@@ -1,7 +1,7 @@
 """The kernel log of this boot: journalctl(1), and dmesg(1) for those who find nothing in the journal.
 
 Each program is asked once for all that facts want of it: every question reads the whole journal. Only the lines that
-one of them names are kept: the log is long, and the rest of it nobody's business.
+one of them names are kept: the log is long, and the rest of it no one's business.
 
 Both forget. A journal is shortened (journald.conf(5), SystemMaxUse=), or ends where nothing can be written any more: on
 a full disk, or one that has just failed. The buffer is a ring of some hundred KiB (kernel: log_buf_len=). What either
@@ -17,7 +17,7 @@ from math import inf
 from operator import itemgetter
 from typing import TYPE_CHECKING, TypeVar
 
-from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, shared
+from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, make_shared
 from hosttune.facts.reading import hint, if_absent
 from hosttune.frozen import frozen
 from hosttune.host.door import Completed
@@ -155,7 +155,7 @@ _OLD = {
     DMESG: (("dmesg",),),
 }
 _TIMEOUT_S = 20.0
-# Characters of a line that are looked at. A message has 1 KiB at most, 2 KiB with what stands before it (kernel,
+# Characters of a line that are looked at. A message has 1 KiB at most, 2 KiB with what is before it (kernel,
 # printk/internal.h: PRINTKRB_RECORD_MAX, PRINTK_MESSAGE_MAX).
 _LONGEST = 2048
 _IS_WANTED = regex(_WANTED)
@@ -183,7 +183,7 @@ _DRIFT = 0.001  # of the uptime: the clock of the buffer is not set by anybody
 
 @frozen
 class KernelLog(Fact):
-    """The lines of this boot that somebody wants, as the two programs tell them."""
+    """The lines of this boot that someone wants, as the two programs tell them."""
 
     journal: str  # of the journal; empty also where it holds no kernel log, which looks the same
     buffer: str  # of the kernel's own buffer, which forgets the oldest
@@ -206,13 +206,13 @@ class KernelLog(Fact):
 
 def collect(reader: Reader, facts: Facts) -> KernelLog:
     del facts
-    dmesg, asked = shared(_dmesg, reader), shared(_journal, reader)
+    dmesg, asked = make_shared(_ask_dmesg, reader), make_shared(_ask_journal, reader)
     log: KernelLog = KernelLog(
         journal=lazy(lambda: asked()[0]),
         buffer=lazy(lambda: dmesg()[1]),
-        both=lazy(lambda: _both(log, reader)),
+        both=lazy(lambda: _merge_both(log, reader)),
         is_whole=lazy(lambda: _is_whole(log, asked, dmesg)),
-        unseen=lazy(lambda: _unseen(log, asked, dmesg, reader)),
+        unseen=lazy(lambda: _why_unseen(log, asked, dmesg, reader)),
     )
     return log
 
@@ -258,7 +258,7 @@ def newest_of_each(lines: Iterable[tuple[Hashable, str]], most: int) -> list[str
     return kept[::-1]
 
 
-def dated(log: str, booted: float) -> str:
+def date_dmesg(log: str, booted: float) -> str:
     """A log of dmesg(1), whose lines begin with seconds since the boot, as journalctl(1) dates them."""
     return _SINCE_BOOT.sub(lambda match: f"{booted + float(match[1]):.6f} kernel: ", log)
 
@@ -277,7 +277,7 @@ def _has_head(log: str) -> bool:
     return any(map(_is_head, lines_of(log)))
 
 
-def turned(log: str) -> str:
+def reverse_log(log: str) -> str:
     """A log that begins with its newest entry from the oldest on, and the other way round."""
     head, *entries = _ENTRY.split(log)
     return "".join((head, *reversed(entries)))
@@ -292,7 +292,7 @@ def _ask(reader: Reader, argv: tuple[str, ...]) -> Completed | None:
     return if_absent(answer, None)
 
 
-def _journal(reader: Reader) -> tuple[str, str, bool]:
+def _ask_journal(reader: Reader) -> tuple[str, str, bool]:
     """The lines that the journal shows, why others may be missing (empty where nothing tells), and whether there is a
     journal at all.
     """
@@ -301,7 +301,7 @@ def _journal(reader: Reader) -> tuple[str, str, bool]:
         return "", "", False
     if _MAY_NOT.search(answer.errors):
         raise UnknownFact(_NOT_ALLOWED)
-    found = "" if answer.text.startswith("-- No entries --") else turned(answer.text)
+    found = "" if answer.text.startswith("-- No entries --") else reverse_log(answer.text)
     failed = _FAILED.search(answer.errors)
     if failed or answer.status not in {0, 1} or (answer.status and found):  # 1 alone: nothing was found
         why = f"the journal cannot be read to its end: {failed[0] if failed else f'status {answer.status}'}"
@@ -309,7 +309,7 @@ def _journal(reader: Reader) -> tuple[str, str, bool]:
     return found, "", bool(found) or _NO_JOURNAL not in answer.errors
 
 
-def _dmesg(reader: Reader) -> tuple[float | None, str]:
+def _ask_dmesg(reader: Reader) -> tuple[float | None, str]:
     """How long after the boot the oldest line was said, None where nothing tells, and the lines that are wanted."""
     answer = _ask(reader, DMESG)
     if answer is None or answer.status != 0:
@@ -323,7 +323,7 @@ def _dmesg(reader: Reader) -> tuple[float | None, str]:
     if isinstance(names, tuple) and "kmsg" not in names and _has_line_in_doubt(answer.text):
         raise UnknownFact(_NO_KMSG)
     uptime = _uptime_s(reader)
-    return float(first[1]) if first else None, dated(log, reader.now() - uptime) if uptime else log
+    return float(first[1]) if first else None, date_dmesg(log, reader.now() - uptime) if uptime else log
 
 
 def _has_line_in_doubt(log: str) -> bool:
@@ -344,7 +344,7 @@ def _uptime_s(reader: Reader) -> float:
     return float(seconds[0]) if seconds else 0.0
 
 
-def _both(log: KernelLog, reader: Reader) -> str:
+def _merge_both(log: KernelLog, reader: Reader) -> str:
     journal, buffer = attempt(lambda: log.journal), attempt(lambda: log.buffer)
     if isinstance(buffer, Unreadable):
         if isinstance(journal, Unreadable):
@@ -352,15 +352,15 @@ def _both(log: KernelLog, reader: Reader) -> str:
         if not journal:
             raise UnknownFact(buffer.reason)
         return journal
-    return merged("" if isinstance(journal, Unreadable) else journal, buffer, _apart_s(reader))
+    return merge_logs("" if isinstance(journal, Unreadable) else journal, buffer, _apart_s(reader))
 
 
-def merged(journal: str, buffer: str, apart_s: float) -> str:
+def merge_logs(journal: str, buffer: str, apart_s: float) -> str:
     """The lines of both in the order of their times. A line of the buffer that the journal has, too, is left out: the
     clocks differ, by `apart_s` at most, so lines with the same words are taken for one where they are that near.
     """
-    own = [_parts(line) for line in lines_of(journal)]
-    rest = dict(enumerate(map(_parts, lines_of(buffer))))
+    own = [_split_line(line) for line in lines_of(journal)]
+    rest = dict(enumerate(map(_split_line, lines_of(buffer))))
     places: dict[str, deque[int]] = {}
     for place, (_, words, _) in rest.items():
         places.setdefault(words, deque()).append(place)
@@ -374,13 +374,13 @@ def merged(journal: str, buffer: str, apart_s: float) -> str:
     return "".join(f"{line}\n" for _, _, line in both)
 
 
-def _parts(line: str) -> tuple[float, str, str]:
+def _split_line(line: str) -> tuple[float, str, str]:
     """When a line was said, in seconds since the epoch (endless where it does not tell), its words, and the line."""
     at, words = message_of(line)
     return (inf if at is None else at), (words or line).strip(), line
 
 
-def _missing(asked: Callable[[], tuple[str, str, bool]]) -> str:
+def _why_missing(asked: Callable[[], tuple[str, str, bool]]) -> str:
     """Why the journal may have lines that it did not show; empty where it showed all."""
     journal = attempt(asked)
     return journal.reason if isinstance(journal, Unreadable) else journal[1]
@@ -392,16 +392,16 @@ def _is_whole(
     if _has_head(log.both):
         return True
     oldest = attempt(dmesg)
-    return isinstance(oldest, tuple) and oldest[0] is not None and oldest[0] <= _SETTLED_S and not _missing(asked)
+    return isinstance(oldest, tuple) and oldest[0] is not None and oldest[0] <= _SETTLED_S and not _why_missing(asked)
 
 
-def _unseen(
+def _why_unseen(
     log: KernelLog,
     asked: Callable[[], tuple[str, str, bool]],
     dmesg: Callable[[], tuple[float | None, str]],
     reader: Reader,
 ) -> str:
-    missing, told = _missing(asked), attempt(dmesg)
+    missing, told = _why_missing(asked), attempt(dmesg)
     lines = log.both  # raises where neither can be read
     since_s, buffer = (None, "") if isinstance(told, Unreadable) else told
     age_s = 0.0 if since_s is None else _uptime_s(reader) - since_s
@@ -411,7 +411,7 @@ def _unseen(
         return missing
     keeps = attempt(lambda: asked()[2])
     if since_s is not None and (since_s <= _SETTLED_S or keeps is False):
-        return ""  # without a journal nobody keeps more than the buffer: what that has forgotten is unknown for ever
+        return ""  # without a journal no one keeps more than the buffer: what that has forgotten is unknown for ever
     has = (
         f"the buffer of the kernel has the last {age_s / 3600:.1f} hours"
         if age_s > 0

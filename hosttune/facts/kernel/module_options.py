@@ -3,7 +3,7 @@
 
 modprobe reads the files of all its folders sorted by name, a name in /etc hides the same name elsewhere, and of an
 option given twice the kernel keeps the last; the kernel command line (module.key=value) comes after all files
-(modprobe.d(5)). What is in force stands in /sys/module/MODULE/parameters (kernel: Documentation/ABI/stable/
+(modprobe.d(5)). What is in force is in /sys/module/MODULE/parameters (kernel: Documentation/ABI/stable/
 sysfs-module); nvidia shows its own in /proc/driver/nvidia/params, where names lack the NVreg_ (nv-reg.h, nv-procfs.c).
 """
 
@@ -13,10 +13,10 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, shared
+from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, make_shared
 from hosttune.facts.lookups import Lookup
 from hosttune.facts.placed import Placed
-from hosttune.facts.reading import drop_in_texts, if_absent, is_there, line, text
+from hosttune.facts.reading import drop_in_texts, if_absent, is_there, read_line, read_text
 from hosttune.facts.shell_words import shell_words
 from hosttune.frozen import frozen
 from hosttune.host.effort import EFFORT
@@ -85,27 +85,27 @@ class ModuleOptions(Fact):
         return f"{name!r} is no MODULE.KEY", 'write it as module_options["nvidia-uvm.uvm_disable_hmm"]'
 
 
-def one(module: str) -> str:
+def normalize_module(module: str) -> str:
     """A module's one name: - and _ mean the same."""
     return module.replace("-", "_")
 
 
-def options(content: str) -> Iterator[tuple[int, str, str, str]]:
-    """(line, module, key, value) of the `options` lines of one file."""
-    for start, words in _commands(content):
+def parse_options(content: str) -> Iterator[tuple[int, str, str, str]]:
+    """(line, module, key, value) of the `parse_options` lines of one file."""
+    for start, words in _parse_commands(content):
         if words[:1] == ["options"] and len(words) > 2:
-            yield from ((start, one(words[1]), *word.partition("=")[::2]) for word in words[2:])
+            yield from ((start, normalize_module(words[1]), *word.partition("=")[::2]) for word in words[2:])
 
 
 def kept_out_in(content: str) -> Iterator[str]:
     """The modules that one file keeps from being loaded for a device."""
-    for _, words in _commands(content):
+    for _, words in _parse_commands(content):
         is_idle = words[:1] == ["install"] and len(words) > 2 and words[2].rpartition("/")[2] in _IDLE
         if is_idle or (words[:1] == ["blacklist"] and len(words) > 1):
-            yield one(words[1])
+            yield normalize_module(words[1])
 
 
-def _commands(content: str) -> Iterator[tuple[int, list[str]]]:
+def _parse_commands(content: str) -> Iterator[tuple[int, list[str]]]:
     """The lines of one file as words, with their numbers; a backslash at the end continues a line."""
     whole, start = "", 0
     for number, row in enumerate(content.splitlines(), 1):
@@ -150,26 +150,28 @@ def parse_kernel_number(spelled: str) -> int | None:
 
 def live_value(reader: Reader, module: str, key: str) -> str | Absent:
     """What a loaded module shows of a parameter."""
-    value = line(reader, f"/sys/module/{one(module)}/parameters/{key}")
-    if value is ABSENT and one(module) == "nvidia":
-        params = text(reader, NVIDIA_PARAMS)
+    value = read_line(reader, f"/sys/module/{normalize_module(module)}/parameters/{key}")
+    if value is ABSENT and normalize_module(module) == "nvidia":
+        params = read_text(reader, NVIDIA_PARAMS)
         name = _NVIDIA_NAMES.get(key, key.removeprefix("NVreg_"))
         return parse_params(params).get(name, ABSENT) if isinstance(params, str) else params
     return value
 
 
 def collect(reader: Reader, facts: Facts) -> ModuleOptions:  # noqa: ARG001 - the interface of all subjects
-    texts = shared(lambda: tuple(drop_in_texts(reader, FOLDERS)))
-    lines = shared(lambda: _lines(texts()))
-    by_name = shared(lambda: _by_name(lines()))
-    built_in = shared(_built_in, reader)
+    texts = make_shared(lambda: tuple(drop_in_texts(reader, FOLDERS)))
+    lines = make_shared(lambda: _parse_lines(texts()))
+    by_name = make_shared(lambda: _by_name(lines()))
+    built_in = make_shared(_built_in, reader)
 
     def look(name: str) -> ModuleParameter:
-        named = shared(_named, name)
+        named = make_shared(_split_name, name)
         return ModuleParameter(
-            settings=lazy(lambda: _settings(reader, *named(), by_name())),
-            is_loaded=lazy(lambda: not reader.persistent_only and is_there(reader, f"/sys/module/{one(named()[0])}")),
-            is_built_in=lazy(lambda: one(named()[0]) in built_in()),
+            settings=lazy(lambda: _find_settings(reader, *named(), by_name())),
+            is_loaded=lazy(
+                lambda: not reader.persistent_only and is_there(reader, f"/sys/module/{normalize_module(named()[0])}")
+            ),
+            is_built_in=lazy(lambda: normalize_module(named()[0]) in built_in()),
             live=lazy(lambda: "" if reader.persistent_only else if_absent(live_value(reader, *named()), "")),
         )
 
@@ -180,7 +182,7 @@ def collect(reader: Reader, facts: Facts) -> ModuleOptions:  # noqa: ARG001 - th
     )
 
 
-def _named(name: str) -> tuple[str, str]:
+def _split_name(name: str) -> tuple[str, str]:
     """(module, key)."""
     if fault := ModuleOptions.name_fault(name):
         raise UnknownFact(fault[0])
@@ -188,11 +190,11 @@ def _named(name: str) -> tuple[str, str]:
     return module, key
 
 
-def _lines(texts: Iterable[tuple[str, str]]) -> tuple[OptionLine, ...]:
+def _parse_lines(texts: Iterable[tuple[str, str]]) -> tuple[OptionLine, ...]:
     return tuple(
         OptionLine(module, key, Placed(value, path, start))
         for path, content in texts
-        for start, module, key, value in options(content)
+        for start, module, key, value in parse_options(content)
     )
 
 
@@ -204,24 +206,24 @@ def _by_name(lines: Iterable[OptionLine]) -> Mapping[tuple[str, str], Sequence[P
     return found
 
 
-def _settings(
+def _find_settings(
     reader: Reader, module: str, key: str, by_name: Mapping[tuple[str, str], Sequence[Placed]]
 ) -> tuple[Placed, ...]:
-    by_files = by_name.get((one(module), key), ())
+    by_files = by_name.get((normalize_module(module), key), ())
     EFFORT.spent += len(by_files)  # a module has as many spellings as its name has dashes
-    return (*by_files, *_arguments(reader, f"{module}.{key}"))
+    return (*by_files, *_read_arguments(reader, f"{module}.{key}"))
 
 
-def _arguments(reader: Reader, name: str) -> Iterator[Placed]:
-    said = "" if reader.persistent_only else if_absent(text(reader, "/proc/cmdline"), "")
+def _read_arguments(reader: Reader, name: str) -> Iterator[Placed]:
+    said = "" if reader.persistent_only else if_absent(read_text(reader, "/proc/cmdline"), "")
     for word in said.split():
         argument, _, value = word.partition("=")
-        if one(argument) == one(name):
+        if normalize_module(argument) == normalize_module(name):
             yield Placed(value, f"the kernel command line: {word}")
 
 
 def _built_in(reader: Reader) -> frozenset[str]:
     """The modules that are part of the running kernel."""
-    release = "" if reader.persistent_only else if_absent(line(reader, "/proc/sys/kernel/osrelease"), "")
-    rows = if_absent(text(reader, f"/lib/modules/{release}/modules.builtin"), "").splitlines() if release else []
-    return frozenset(one(row.rpartition("/")[2].partition(".ko")[0]) for row in rows)
+    release = "" if reader.persistent_only else if_absent(read_line(reader, "/proc/sys/kernel/osrelease"), "")
+    rows = if_absent(read_text(reader, f"/lib/modules/{release}/modules.builtin"), "").splitlines() if release else []
+    return frozenset(normalize_module(row.rpartition("/")[2].partition(".ko")[0]) for row in rows)

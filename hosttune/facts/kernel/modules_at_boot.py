@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import attempt
 from hosttune.facts.kernel.cmdline import of_kernel
-from hosttune.facts.kernel.module_options import one
+from hosttune.facts.kernel.module_options import normalize_module
 from hosttune.facts.placed import Placed
-from hosttune.facts.reading import drop_in_texts, texts
+from hosttune.facts.reading import drop_in_texts, read_texts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,7 +34,7 @@ _ARGUMENTS = ("module_blacklist", "modprobe.blacklist")  # of the kernel, and of
 
 def modules_at_boot(reader: Reader) -> Iterator[Placed]:
     """The names as they are written, each with its file and line."""
-    files = [*texts(reader, ["/etc/modules"]), *drop_in_texts(reader, _FOLDERS)]
+    files = [*read_texts(reader, ["/etc/modules"]), *drop_in_texts(reader, _FOLDERS)]
     own = {reader.resolve(path) for path, _ in files if path == "/etc/modules"}  # modules.conf is a link to it
     for path, content in files:
         if path != "/etc/modules" and reader.resolve(path) in own:
@@ -68,4 +68,8 @@ def _kept_out_by_arguments(facts: Facts) -> dict[str, str]:
     )
     words = of_kernel((*(word for word in now if word not in removed), *added))
     told = (word for word in words if word.partition("=")[0] in _ARGUMENTS)
-    return {one(name): f"{word} {ON_COMMAND_LINE}" for word in told for name in word.partition("=")[2].split(",")}
+    return {
+        normalize_module(name): f"{word} {ON_COMMAND_LINE}"
+        for word in told
+        for name in word.partition("=")[2].split(",")
+    }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, attempt, lazy, raw
+from hosttune.facts.base import Fact, attempt, get_raw, lazy
 from hosttune.facts.gpu.platforms import Switches, platform_of
 from hosttune.facts.kernel.acs import COMPLETION_REDIRECT, REQUEST_REDIRECT
 from hosttune.frozen import frozen
@@ -36,8 +36,8 @@ def collect(reader: Reader, facts: Facts) -> PeerPaths:
         translated=lazy(
             lambda: tuple(one.slot for one in facts.iommu.devices if one.kind == "gpu" and one.is_translated)
         ),
-        redirecting=lazy(_redirecting, facts),
-        stopped=lazy(_stopped, facts),
+        redirecting=lazy(_find_redirecting, facts),
+        stopped=lazy(_find_stopped, facts),
     )
 
 
@@ -51,7 +51,7 @@ def _has_pcie_peers(facts: Facts) -> bool:
     joined = attempt(lambda: facts.nvlink.gpus)
     if len(cards) > 2 or not isinstance(joined, tuple):
         return True
-    links = {gpu.slot: raw(gpu, "up") for gpu in joined}
+    links = {gpu.slot: get_raw(gpu, "up") for gpu in joined}
     return not all(links.get(gpu.slot) for gpu in cards)
 
 
@@ -60,9 +60,9 @@ def _is_on_board(gpu: Gpu) -> bool:
     return board is not None and (board.switches is not Switches.NONE or not board.has_grace)
 
 
-def _redirecting(facts: Facts) -> tuple[str, ...]:
+def _find_redirecting(facts: Facts) -> tuple[str, ...]:
     """Root ports as well: of GPUs below two of them each access passes both."""
-    found = [(port.slot, raw(port, "control")) for port in facts.acs.ports]
+    found = [(port.slot, get_raw(port, "control")) for port in facts.acs.ports]
     return tuple(
         slot
         for slot, control in found
@@ -70,7 +70,7 @@ def _redirecting(facts: Facts) -> tuple[str, ...]:
     )
 
 
-def _stopped(facts: Facts) -> tuple[str, ...]:
+def _find_stopped(facts: Facts) -> tuple[str, ...]:
     faults = facts.device_log.iommu_faults
     ours = {gpu.slot for gpu in facts.gpus.ours}
     return tuple(

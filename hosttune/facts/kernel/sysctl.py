@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact
-from hosttune.facts.lookups import Attribute, Lookup, attribute, small_text
+from hosttune.facts.lookups import Attribute, Lookup, make_attribute, small_text
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 
@@ -54,4 +54,4 @@ def collect(reader: Reader, facts: Facts) -> Sysctl:  # noqa: ARG001 - the inter
             raise UnknownFact(fault[0])
         return small_text(reader, proc_path(key))
 
-    return Sysctl(Lookup(lambda key: attribute(key, read, key)))
+    return Sysctl(Lookup(lambda key: make_attribute(key, read, key)))

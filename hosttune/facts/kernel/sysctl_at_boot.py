@@ -5,7 +5,7 @@ and a file in /etc hides one of the same name in /run and /usr/lib. systemd-sysc
 itself: it counts only where a link such as 99-sysctl.conf leads to it. Debian 13 and Ubuntu 26.04 have no such link
 any more (Debian's release notes for trixie, "/etc/sysctl.conf is no longer honored"), while `sysctl --system` and
 `sysctl -p` of procps still read it, the first of them last of all (sysctl(8)): so its values are in force until the
-next boot. A key with wildcards sets what no file names itself, wherever it stands; `-key` without a value keeps them
+next boot. A key with wildcards sets what no file names itself, wherever it is; `-key` without a value keeps them
 off a key. The kernel command line sets what no file does; TuneD and commands of units come later (`managers`,
 `commands`).
 """
@@ -16,11 +16,11 @@ from collections.abc import Mapping
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, shared
+from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, make_shared
 from hosttune.facts.kernel.sysctl import Sysctl, normal_key, proc_path
 from hosttune.facts.lookups import Lookup, fits_parts, whole_number
 from hosttune.facts.placed import Placed
-from hosttune.facts.reading import drop_in_texts, drop_ins, if_absent, text
+from hosttune.facts.reading import drop_in_texts, drop_ins, if_absent, read_text
 from hosttune.frozen import frozen
 from hosttune.host.effort import EFFORT
 from hosttune.host.twins import TWINS
@@ -110,7 +110,7 @@ class SysctlAtBoot(Fact):
         return Sysctl.name_fault(key)
 
 
-def assignments(content: str) -> Iterator[tuple[int, str, str | None]]:
+def parse_assignments(content: str) -> Iterator[tuple[int, str, str | None]]:
     """The lines of one sysctl.d file: (line, key, value with single blanks; None for a key kept from wildcards)."""
     for number, row in enumerate(content.splitlines(), 1):
         if match := _ASSIGNMENT.fullmatch(row):
@@ -120,12 +120,14 @@ def assignments(content: str) -> Iterator[tuple[int, str, str | None]]:
 
 
 def collect(reader: Reader, facts: Facts) -> SysctlAtBoot:
-    lines = shared(_lines, reader, facts)
-    index = shared(lambda: _Index(reader, lines()))
-    unread = shared(_unread, reader, facts)
+    lines = make_shared(_read_lines, reader, facts)
+    index = make_shared(lambda: _Index(reader, lines()))
+    unread = make_shared(_find_unread, reader, facts)
 
     def look(key: str) -> BootSetting:
-        return BootSetting(key, lazy(_settings, key, index), lazy(lambda: tuple(filter(None, (unread().get(key),)))))
+        return BootSetting(
+            key, lazy(_find_settings, key, index), lazy(lambda: tuple(filter(None, (unread().get(key),))))
+        )
 
     return SysctlAtBoot(
         Lookup(look),
@@ -134,12 +136,12 @@ def collect(reader: Reader, facts: Facts) -> SysctlAtBoot:
     )
 
 
-def _unread(reader: Reader, facts: Facts) -> Mapping[str, Placed]:
+def _find_unread(reader: Reader, facts: Facts) -> Mapping[str, Placed]:
     """What /etc/sysctl.conf says, unless something reads it at boot: a link in a folder of sysctl.d, a command, or
     TuneD after its own values (reapply_sysctl). Without systemd, procps reads it (Debian's /etc/init.d/procps).
     """
-    content = if_absent(text(reader, CONF), "")
-    found = {key: Placed(value, CONF, line) for line, key, value in assignments(content) if value is not None}
+    content = if_absent(read_text(reader, CONF), "")
+    found = {key: Placed(value, CONF, line) for line, key, value in parse_assignments(content) if value is not None}
     if not found or not facts.host.has_systemd:
         return {}
     if any(reader.resolve(path) == CONF for path in drop_ins(reader, FOLDERS)):
@@ -153,22 +155,22 @@ def _has_reapplied(reader: Reader, facts: Facts) -> bool:
     """Whether TuneD sets anew what /run/sysctl.d, /etc/sysctl.d and then /etc/sysctl.conf say, after its own values and
     so after all files of packages (reapply_sysctl of tuned-main.conf(5), which is on by default).
     """
-    main = text(reader, "/etc/tuned/tuned-main.conf")  # which its package brings
+    main = read_text(reader, "/etc/tuned/tuned-main.conf")  # which its package brings
     if not isinstance(main, str) or _OFF.search(main):
         return False
     return facts.managers.tuned_at_boot and bool(facts.managers.tuned_sysctls)
 
 
-def _lines(reader: Reader, facts: Facts) -> tuple[_Line, ...]:
+def _read_lines(reader: Reader, facts: Facts) -> tuple[_Line, ...]:
     """Of all files, in the order of boot."""
     files = [*drop_in_texts(reader, FOLDERS)]
     if attempt(_has_reapplied, reader, facts) is True:
         files.sort(key=lambda one: one[0].startswith(_REAPPLIED))
-        files.append((CONF, if_absent(text(reader, CONF), "")))
+        files.append((CONF, if_absent(read_text(reader, CONF), "")))
     return tuple(
         (key, None if value is None else Placed(value, path, number))
         for path, content in files
-        for number, key, value in assignments(content)
+        for number, key, value in parse_assignments(content)
     )
 
 
@@ -185,7 +187,7 @@ class _Index:
         if len(self.patterns) > _MOST_PATTERNS:
             raise UnknownFact(f"the files of sysctl.d have more than {_MOST_PATTERNS} keys with wildcards")
         self.arguments: dict[str, list[Placed]] = {}  # what the command line sets before any file does
-        line = "" if reader.persistent_only else if_absent(text(reader, "/proc/cmdline"), "")
+        line = "" if reader.persistent_only else if_absent(read_text(reader, "/proc/cmdline"), "")
         for word in line.split():
             argument, equals, said = word.partition("=")
             is_sysctl = equals and argument.startswith("sysctl.")
@@ -194,7 +196,7 @@ class _Index:
                 self.arguments.setdefault(key, []).append(Placed(meant, f"the kernel command line: {word}"))
 
 
-def _settings(name: str, index: Callable[[], _Index]) -> tuple[Placed, ...]:
+def _find_settings(name: str, index: Callable[[], _Index]) -> tuple[Placed, ...]:
     if fault := SysctlAtBoot.name_fault(name):
         raise UnknownFact(fault[0])
     found, twin = index(), TWINS.get(name, "")

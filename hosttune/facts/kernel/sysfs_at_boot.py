@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, lazy, shared
+from hosttune.facts.base import Fact, UnknownFact, lazy, make_shared
 from hosttune.facts.globs import fits_glob
 from hosttune.facts.lookups import Lookup
 from hosttune.facts.placed import Placed
-from hosttune.facts.reading import drop_in_texts, if_absent, text, texts
+from hosttune.facts.reading import drop_in_texts, if_absent, read_text, read_texts
 from hosttune.facts.sysfs import fits
 from hosttune.frozen import frozen
 from hosttune.host.effort import EFFORT
@@ -100,7 +100,7 @@ def device_of(path: str) -> Device | None:
 
 def tmpfiles_writes(content: str) -> tuple[tuple[int, str, str, bool], ...]:
     """(line, path, value, whether it adds to others) of the `w` lines of one tmpfiles.d file. The value is the rest of
-    the line behind the sixth field, as it stands there; `%%` is a percent sign.
+    the line behind the sixth field, as it is there; `%%` is a percent sign.
     """
     found = []
     for number, row in enumerate(content.splitlines(), 1):
@@ -115,7 +115,7 @@ def tmpfiles_writes(content: str) -> tuple[tuple[int, str, str, bool], ...]:
 
 def udev_writes(content: str) -> tuple[tuple[int, dict[str, str], str, str], ...]:
     """(line, the names it must match, attribute, value) of every assignment to ATTR{...} in one udev rules file. Under
-    `?` in the names stands what else it depends on, as it is written.
+    `?` in the names is what else it depends on, as it is written.
     """
     found = []
     jumps = False
@@ -177,21 +177,21 @@ class _Written:
 
 
 def collect(reader: Reader, facts: Facts) -> SysfsAtBoot:  # noqa: ARG001 - the interface of all subjects
-    written = shared(_written, reader)
+    written = make_shared(_read_written, reader)
 
     def settings(path: str) -> tuple[Setter, ...]:
         if fault := SysfsAtBoot.name_fault(path):
             raise UnknownFact(fault[0])
-        return tuple(_setters(path, written()))
+        return tuple(_find_setters(path, written()))
 
     return SysfsAtBoot(Lookup(lambda path: FileAtBoot(path, lazy(settings, path))))
 
 
-def _written(reader: Reader) -> _Written:
-    said = "" if reader.persistent_only else if_absent(text(reader, "/proc/cmdline"), "")
+def _read_written(reader: Reader) -> _Written:
+    said = "" if reader.persistent_only else if_absent(read_text(reader, "/proc/cmdline"), "")
     udev = drop_in_texts(reader, [f"{root}/udev/rules.d" for root in _ROOTS], ".rules")
     tmpfiles = drop_in_texts(reader, [f"{root}/tmpfiles.d" for root in _ROOTS])
-    sysfsutils = chain(texts(reader, ("/etc/sysfs.conf",)), drop_in_texts(reader, ("/etc/sysfs.d",)))
+    sysfsutils = chain(read_texts(reader, ("/etc/sysfs.conf",)), drop_in_texts(reader, ("/etc/sysfs.d",)))
     return _Written(
         arguments=tuple(said.split()),
         udev=tuple(
@@ -212,7 +212,7 @@ def _written(reader: Reader) -> _Written:
     )
 
 
-def _setters(path: str, written: _Written) -> Iterator[Setter]:
+def _find_setters(path: str, written: _Written) -> Iterator[Setter]:
     """All that set this one file at boot, in the order in which they act."""
     EFFORT.spent += sum(map(len, (written.arguments, written.udev, written.tmpfiles, written.sysfsutils)))
     yield from _by_command_line(path, written)

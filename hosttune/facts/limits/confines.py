@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, shared
+from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, make_shared
 from hosttune.facts.cpu.cpu import find_allowed, find_quota, group_folders, parse_groups
 from hosttune.facts.limits.limits import UNLIMITED, parse_limits
-from hosttune.facts.reading import if_absent, is_there, line, parsed, require_known, text
+from hosttune.facts.reading import if_absent, is_there, parse_or_unknown, read_line, read_text, require_known
 from hosttune.facts.work import SLURM_GROUP
 from hosttune.frozen import frozen
 from hosttune.numbers import parse_digits
@@ -59,8 +59,8 @@ class Confines(Fact):
 
 
 def collect(reader: Reader, facts: Facts) -> Confines:
-    room = shared(_find_cpus, reader)
-    limits = shared(lambda: parsed(parse_limits, require_known(text(reader, _LIMITS), _LIMITS)))
+    room = make_shared(_find_cpus, reader)
+    limits = make_shared(lambda: parse_or_unknown(parse_limits, require_known(read_text(reader, _LIMITS), _LIMITS)))
     return Confines(
         by=lazy(_find_manager, reader, facts),
         cpus=lazy(lambda: room()[0]),
@@ -76,7 +76,7 @@ def collect(reader: Reader, facts: Facts) -> Confines:
 def _find_manager(reader: Reader, facts: Facts) -> str:
     if facts.host.is_container:
         return facts.host.container or "other"
-    groups = attempt(lambda: if_absent(text(reader, _GROUP), ""))
+    groups = attempt(lambda: if_absent(read_text(reader, _GROUP), ""))
     if not isinstance(groups, str):
         raise UnknownFact(groups.reason)
     return "slurm" if any(SLURM_GROUP.match(group) for group in parse_groups(groups).values()) else ""
@@ -91,6 +91,6 @@ def _find_cpus(reader: Reader) -> tuple[float, str]:
 def _find_memory(reader: Reader) -> int:
     is_v1, folders = group_folders(reader, "self", "memory")
     names = ("memory.limit_in_bytes",) if is_v1 else ("memory.max", "memory.high")
-    words = (line(reader, f"{folder}/{name}") for folder in folders for name in names)
+    words = (read_line(reader, f"{folder}/{name}") for folder in folders for name in names)
     limits = [parse_digits(word, _ENDLESS) for word in words if word is not ABSENT]
     return min((limit for limit in limits if limit < _ENDLESS), default=0)

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, lazy, shared
-from hosttune.facts.limits.session_limits import amount
+from hosttune.facts.base import Fact, UnknownFact, lazy, make_shared
+from hosttune.facts.limits.session_limits import parse_amount
 from hosttune.frozen import frozen
 from hosttune.numbers import parse_digits
 from hosttune.values import Unreadable
@@ -56,15 +56,20 @@ class HostTables(Fact):
 
 
 def collect(reader: Reader, facts: Facts) -> HostTables:
-    files = shared(lambda: files_in(_counter(reader, _FILES)))
-    processes, locked = shared(_limit_of_sessions, facts, "nproc"), shared(_limit_of_sessions, facts, "memlock")
-    jobs = shared(_job_processes, facts)
+    files = make_shared(lambda: files_in(_read_counter(reader, _FILES)))
+    processes, locked = (
+        make_shared(_limit_of_sessions, facts, "nproc"),
+        make_shared(_limit_of_sessions, facts, "memlock"),
+    )
+    jobs = make_shared(_job_processes, facts)
     return HostTables(
-        connections=lazy(lambda: parse_digits(_counter(reader, f"{_CONNTRACK}_count").strip(), 0)),
-        most_connections=lazy(lambda: parse_digits(_counter(reader, f"{_CONNTRACK}_max").strip(), 0)),
+        connections=lazy(lambda: parse_digits(_read_counter(reader, f"{_CONNTRACK}_count").strip(), 0)),
+        most_connections=lazy(lambda: parse_digits(_read_counter(reader, f"{_CONNTRACK}_max").strip(), 0)),
         files=lazy(lambda: files()[0]),
         most_files=lazy(lambda: files()[1]),
-        has_dropped=lazy(lambda: facts.device_log.conntrack_full > 0 and may_be_own(_counter(reader, _STATISTICS))),
+        has_dropped=lazy(
+            lambda: facts.device_log.conntrack_full > 0 and may_be_own(_read_counter(reader, _STATISTICS))
+        ),
         has_refused_files=lazy(lambda: facts.device_log.files_exhausted),
         session_processes=lazy(lambda: processes()[0]),
         session_processes_place=lazy(lambda: processes()[1]),
@@ -75,7 +80,7 @@ def collect(reader: Reader, facts: Facts) -> HostTables:
     )
 
 
-def _counter(reader: Reader, path: str) -> str:
+def _read_counter(reader: Reader, path: str) -> str:
     answer = reader.read(path)
     if isinstance(answer, Unreadable):
         raise UnknownFact(answer.reason)
@@ -103,7 +108,7 @@ def _limit_of_sessions(facts: Facts, item: str) -> tuple[str, str]:
     """The soft limit for all users that counts, of a session that starts now. A hard one below it lowers it."""
     kept: dict[str, tuple[float, str, str]] = {}
     for one in facts.session_limits[item].lines:
-        number = amount(one.given.value)
+        number = parse_amount(one.given.value)
         if one.domain == "*" and number is not None:
             kept[one.kind] = (number, one.given.value, f"{one.given.path}:{one.given.line}")
     _, value, place = min(kept.values(), default=(0.0, "", ""))
@@ -120,7 +125,7 @@ def _job_processes(facts: Facts) -> tuple[str, str]:
         if setting.exists and not setting.is_masked:
             given = (setting.standing or facts.unit_settings[_OF_ALL_SERVICES].standing)[-1:]
             words = ((one, one.value.rpartition(":")[2]) for one in given)
-            numbers = ((amount(word), word, f"{one.path}:{one.line}") for one, word in words)
+            numbers = ((parse_amount(word), word, f"{one.path}:{one.line}") for one, word in words)
             kept += [(number, word, place) for number, word, place in numbers if number is not None]
     _, value, place = min(kept, default=(0.0, "", ""))
     return value, place

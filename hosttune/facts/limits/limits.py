@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, attempt, lazy, shared
+from hosttune.facts.base import Fact, attempt, lazy, make_shared
 from hosttune.facts.containers.kubernetes import DAEMONS
-from hosttune.facts.reading import derived, hint, if_absent, integer, require_known, text
+from hosttune.facts.reading import derive, hint, if_absent, read_integer, read_text, require_known
 from hosttune.frozen import frozen
 from hosttune.host.process_memory import user_of
 from hosttune.numbers import parse_digits
@@ -74,20 +74,20 @@ class JobLimits(Fact):
 
 def parse_limits(content: str) -> Mapping[str, tuple[int, int]]:
     """`Max open files  1024  524288  files` -> {"Max open files": (1024, 524288)}. Raises ValueError without any."""
-    rows = {name: (_number(soft), _number(hard)) for name, soft, hard in _ROW.findall(content)}
+    rows = {name: (_parse_number(soft), _parse_number(hard)) for name, soft, hard in _ROW.findall(content)}
     if not rows:
         message = "no limits in it"
         raise ValueError(message)
     return rows
 
 
-def _number(word: str) -> int:
+def _parse_number(word: str) -> int:
     return UNLIMITED if word == "unlimited" else int(word)
 
 
 def collect(reader: Reader, facts: Facts) -> JobLimits:  # noqa: ARG001 - the interface of all subjects
     return JobLimits(
-        services=lazy(lambda: () if reader.persistent_only else tuple(_services(reader))),
+        services=lazy(lambda: () if reader.persistent_only else tuple(_read_services(reader))),
         nr_open=lazy(_bound, reader, "/proc/sys/fs/nr_open"),
         inotify_instances=lazy(_bound, reader, f"{_INOTIFY}/max_user_instances"),
         inotify_watches=lazy(_bound, reader, f"{_INOTIFY}/max_user_watches"),
@@ -95,19 +95,19 @@ def collect(reader: Reader, facts: Facts) -> JobLimits:  # noqa: ARG001 - the in
 
 
 def _bound(reader: Reader, path: str) -> int:
-    return require_known(integer(reader, path), path)
+    return require_known(read_integer(reader, path), path)
 
 
-def _services(reader: Reader) -> Iterator[ServiceLimits]:
+def _read_services(reader: Reader) -> Iterator[ServiceLimits]:
     for unit, name in _SERVICES:
-        pid = _daemon(reader, unit, name)
+        pid = _find_daemon(reader, unit, name)
         path = f"/proc/{pid}/limits"
-        content = attempt(text, reader, path) if pid else ABSENT
+        content = attempt(read_text, reader, path) if pid else ABSENT
         if content is not ABSENT:  # it may have ended meanwhile
-            yield _service(unit, pid, shared(derived, content, path, parse_limits))
+            yield _make_service(unit, pid, make_shared(derive, content, path, parse_limits))
 
 
-def _daemon(reader: Reader, unit: str, name: str) -> int:
+def _find_daemon(reader: Reader, unit: str, name: str) -> int:
     """The process of a service that its control group names and that is called so; 0 where it does not run. What a user
     started there, a job of a slurmd without control groups, may be called so, too.
     """
@@ -115,16 +115,16 @@ def _daemon(reader: Reader, unit: str, name: str) -> int:
         names = reader.list(folder)  # asked once for all; an old record may not have it
         if isinstance(names, tuple) and unit not in names:
             continue
-        pids = if_absent(text(reader, f"{folder}/{unit}/cgroup.procs"), "").split()
+        pids = if_absent(read_text(reader, f"{folder}/{unit}/cgroup.procs"), "").split()
         for pid in sorted(pid for word in pids if (pid := parse_digits(word, 0))):
-            status = attempt(text, reader, f"/proc/{pid}/status")  # not kept in records
+            status = attempt(read_text, reader, f"/proc/{pid}/status")  # not kept in records
             is_of_user = isinstance(status, str) and user_of(status) > 0
             if not is_of_user and hint(reader, f"/proc/{pid}/comm").strip() == name:
                 return pid
     return 0
 
 
-def _service(unit: str, pid: int, rows: Callable[[], Mapping[str, tuple[int, int]]]) -> ServiceLimits:
+def _make_service(unit: str, pid: int, rows: Callable[[], Mapping[str, tuple[int, int]]]) -> ServiceLimits:
     def limit(row: str, which: int) -> int:
         return rows().get(row, (UNLIMITED, UNLIMITED))[which]
 

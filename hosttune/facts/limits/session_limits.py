@@ -13,10 +13,10 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, shared
+from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, make_shared
 from hosttune.facts.lookups import Lookup
 from hosttune.facts.placed import Placed
-from hosttune.facts.reading import names_in, require_known, text, texts
+from hosttune.facts.reading import names_in, read_text, read_texts, require_known
 from hosttune.facts.versions import compare_versions
 from hosttune.frozen import frozen
 from hosttune.numbers import parse_digits
@@ -51,14 +51,14 @@ _LEAST_NR_OPEN = 64  # fs/file_table.c: sysctl_nr_open_min, 32 or 64
 _TAKES_UNLIMITED = "1.5.2"
 
 
-def amount(value: str) -> float | None:
+def parse_amount(value: str) -> float | None:
     """A limit as a number, infinite for none; None for what pam_limits would not take."""
     if value in _UNLIMITED:
         return math.inf
     return parse_digits(value, None)
 
 
-def lines(content: str) -> Iterator[tuple[int, str, str, str, str]]:
+def parse_lines(content: str) -> Iterator[tuple[int, str, str, str, str]]:
     """(line, domain, soft|hard, item, value) of one file; `-` is both."""
     for number, row in enumerate(content.splitlines(), 1):
         words = row.partition("#")[0].split()
@@ -109,12 +109,12 @@ class SessionLimits(Fact):
 
 
 def collect(reader: Reader, facts: Facts) -> SessionLimits:
-    files = shared(_files, reader)
+    files = make_shared(_read_files, reader)
 
     def look(item: str) -> SessionLimit:
-        default = shared(_read_default, reader, item)
+        default = make_shared(_read_default, reader, item)
         return SessionLimit(
-            lines=lazy(lambda: tuple(_lines(_sound(item), files()))),
+            lines=lazy(lambda: tuple(_find_lines(_normalize_item(item), files()))),
             soft=lazy(lambda: default()[0]),
             hard=lazy(lambda: default()[1]),
         )
@@ -127,7 +127,7 @@ def _find_refused(facts: Facts, nofile: SessionLimit) -> Iterator[LimitLine]:
     Of `unlimited` Linux-PAM makes fs.nr_open from 1.5.2 on (https://github.com/linux-pam/linux-pam/pull/353).
     """
     hard = {one.domain: one for one in nofile.lines if one.kind == "hard"}
-    amounts = {domain: amount(one.given.value) for domain, one in hard.items()}
+    amounts = {domain: parse_amount(one.given.value) for domain, one in hard.items()}
     if not any((value or 0) > _LEAST_NR_OPEN for value in amounts.values()):
         return
     live = None if facts.reader.persistent_only else attempt(lambda: facts.limits.nr_open)
@@ -140,32 +140,32 @@ def _find_refused(facts: Facts, nofile: SessionLimit) -> Iterator[LimitLine]:
             yield one
 
 
-def _sound(item: str) -> str:
+def _normalize_item(item: str) -> str:
     if fault := SessionLimits.name_fault(item):
         raise UnknownFact(fault[0])
     return item
 
 
-def _files(reader: Reader) -> tuple[tuple[str, str], ...]:
+def _read_files(reader: Reader) -> tuple[tuple[str, str], ...]:
     """(path, text) in the order in which pam_limits reads them."""
     listed = sorted(name for name in names_in(reader, FOLDER) if name.endswith(".conf"))
-    return tuple(texts(reader, (FILE, *(f"{FOLDER}/{name}" for name in listed))))
+    return tuple(read_texts(reader, (FILE, *(f"{FOLDER}/{name}" for name in listed))))
 
 
-def _lines(item: str, files: Iterable[tuple[str, str]]) -> Iterator[LimitLine]:
+def _find_lines(item: str, files: Iterable[tuple[str, str]]) -> Iterator[LimitLine]:
     for path, content in files:
-        for number, domain, kind, its, value in lines(content):
+        for number, domain, kind, its, value in parse_lines(content):
             if its == item:
                 yield LimitLine(domain, kind, Placed(value, path, number))
 
 
 def _read_default(reader: Reader, item: str) -> tuple[str, str]:
     """(soft, hard) that pam_limits takes from process 1."""
-    title, unit = ITEMS[_sound(item)]
+    title, unit = ITEMS[_normalize_item(item)]
     if reader.persistent_only:
         return "", ""
     match = re.search(
-        rf"^{title} +(\d+|unlimited) +(\d+|unlimited)", require_known(text(reader, _INIT), _INIT), re.MULTILINE
+        rf"^{title} +(\d+|unlimited) +(\d+|unlimited)", require_known(read_text(reader, _INIT), _INIT), re.MULTILINE
     )
     if match is None:
         raise UnknownFact(f"{_INIT} has no {title!r}")

@@ -8,8 +8,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, shared
-from hosttune.facts.reading import if_absent, names_in, not_told, text
+from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, make_shared
+from hosttune.facts.reading import if_absent, names_in, not_told, read_text
 from hosttune.facts.storage.ways import ways_of
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
@@ -79,12 +79,12 @@ def size_of(options: tuple[str, ...]) -> int | None:
 
 
 def collect(reader: Reader, facts: Facts) -> Shm:
-    mount = shared(_mount, reader, facts)
+    mount = make_shared(_mount, reader, facts)
     return Shm(
         size_bytes=lazy(lambda: mount().total_bytes),
         available_bytes=lazy(lambda: mount().available_bytes),
-        files=lazy(_files, reader, facts),
-        containers=lazy(_containers, reader, facts),
+        files=lazy(_read_files, reader, facts),
+        containers=lazy(_find_containers, reader, facts),
     )
 
 
@@ -95,7 +95,7 @@ def _mount(reader: Reader, facts: Facts) -> Mount:
     return mount
 
 
-def _files(reader: Reader, facts: Facts) -> tuple[ShmFile, ...]:
+def _read_files(reader: Reader, facts: Facts) -> tuple[ShmFile, ...]:
     """Without what a user mounted there under such a name: that may give no answer."""
     ways = ways_of(facts)
     names = [name for name in names_in(reader, SHM) if _LEFT.fullmatch(name) and not ways.way(f"{SHM}/{name}")[1]]
@@ -124,28 +124,28 @@ def _held_bytes(facts: Facts) -> int:
     return held if isinstance(held, int) else sys.maxsize
 
 
-def _containers(reader: Reader, facts: Facts) -> tuple[SmallShm, ...]:
+def _find_containers(reader: Reader, facts: Facts) -> tuple[SmallShm, ...]:
     views: dict[str | int, GpuProcess] = {}  # those of one container see the same
     for process in facts.work.gpu_processes:
         view = reader.link(f"/proc/{process.pid}/ns/mnt")
         views.setdefault(view if isinstance(view, str) else process.pid, process)
     if len(views) > _MOST_VIEWS:
         raise UnknownFact(f"GPU processes see more than {_MOST_VIEWS} different trees of files")
-    host = _mounted(if_absent(text(reader, "/proc/1/mountinfo"), "")) if views else None
-    return tuple(one for process in views.values() if (one := _small(reader, process, host)))
+    host = _parse_mounted(if_absent(read_text(reader, "/proc/1/mountinfo"), "")) if views else None
+    return tuple(one for process in views.values() if (one := _find_small(reader, process, host)))
 
 
-def _mounted(content: str) -> tuple[str, int | None] | None:
+def _parse_mounted(content: str) -> tuple[str, int | None] | None:
     """Device and size of what is mounted at /dev/shm."""
     mount = topmost_at(parse(content.encode()), SHM)
     return (mount.device, size_of(mount.super_options)) if mount and mount.fstype == "tmpfs" else None
 
 
-def _small(reader: Reader, process: GpuProcess, host: tuple[str, int | None] | None) -> SmallShm | None:
+def _find_small(reader: Reader, process: GpuProcess, host: tuple[str, int | None] | None) -> SmallShm | None:
     """None for one that ended meanwhile, too, and for one that made its table too long: it hides those of no others."""
     table = reader.read(f"/proc/{process.pid}/mountinfo")
     is_long = isinstance(table, Unreadable) and isinstance(table.reason, TooLong)
-    seen = None if is_long else _mounted(if_absent(text(reader, f"/proc/{process.pid}/mountinfo"), ""))
+    seen = None if is_long else _parse_mounted(if_absent(read_text(reader, f"/proc/{process.pid}/mountinfo"), ""))
     if seen is None or seen[1] is None or (host and seen[0] == host[0]):
         return None
     return SmallShm(process.pid, process.name, seen[1])

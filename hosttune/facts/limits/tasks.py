@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, attempt, lazy
 from hosttune.facts.containers.kubernetes import DAEMONS
-from hosttune.facts.reading import integer, line, names_in, require_known, text
+from hosttune.facts.reading import names_in, read_integer, read_line, read_text, require_known
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 from hosttune.values import ABSENT
@@ -41,7 +41,7 @@ class TaskGroup(Fact):
 
     @property
     def percent(self) -> float:
-        return _percent(self.tasks, self.most)
+        return _compute_percent(self.tasks, self.most)
 
     @property
     def is_slice(self) -> bool:
@@ -58,58 +58,58 @@ class Tasks(Fact):
 
     @property
     def percent(self) -> float:
-        return _percent(self.total, self.most)
+        return _compute_percent(self.total, self.most)
 
 
-def _percent(tasks: int, most: int) -> float:
+def _compute_percent(tasks: int, most: int) -> float:
     return round(100 * tasks / most, 1) if most else 0.0
 
 
 def collect(reader: Reader, facts: Facts) -> Tasks:
     del facts
     return Tasks(
-        total=lazy(_total, reader),
+        total=lazy(_count_total, reader),
         most=lazy(lambda: min(_bound(reader, name) for name in ("pid_max", "threads-max"))),
-        groups=lazy(lambda: tuple(_groups(reader))),
+        groups=lazy(lambda: tuple(_read_groups(reader))),
     )
 
 
 def _bound(reader: Reader, name: str) -> int:
     path = f"/proc/sys/kernel/{name}"
-    return require_known(integer(reader, path), path)
+    return require_known(read_integer(reader, path), path)
 
 
-def _total(reader: Reader) -> int:
-    match = _TASKS.fullmatch(str(require_known(text(reader, "/proc/loadavg"), "/proc/loadavg")))
+def _count_total(reader: Reader) -> int:
+    match = _TASKS.fullmatch(str(require_known(read_text(reader, "/proc/loadavg"), "/proc/loadavg")))
     if match is None:
         raise UnknownFact("/proc/loadavg does not say how many tasks there are")
     return int(match[1])
 
 
-def _groups(reader: Reader) -> Iterator[TaskGroup]:
+def _read_groups(reader: Reader) -> Iterator[TaskGroup]:
     for root in _ROOTS:
         running = set(names_in(reader, f"{root}/system.slice"))
         users = [name for name in names_in(reader, f"{root}/user.slice") if _USER.fullmatch(name)]
         paths = [f"{root}/user.slice", *(f"{root}/user.slice/{name}" for name in users[:_MOST_USERS])] if users else []
         for path in (*paths, *(f"{root}/system.slice/{name}" for name in _SERVICES if name in running)):
-            bound = line(reader, f"{path}/pids.max")
+            bound = read_line(reader, f"{path}/pids.max")
             if bound is not ABSENT and bound != "max":
-                yield _group(reader, path)
+                yield _read_group(reader, path)
 
 
-def _group(reader: Reader, path: str) -> TaskGroup:
+def _read_group(reader: Reader, path: str) -> TaskGroup:
     def count(name: str) -> int:
-        return require_known(integer(reader, f"{path}/{name}"), f"{path}/{name}")
+        return require_known(read_integer(reader, f"{path}/{name}"), f"{path}/{name}")
 
     return TaskGroup(
         name=path.rpartition("/")[2],
         tasks=lazy(count, "pids.current"),
         most=lazy(count, "pids.max"),
-        refused=lazy(_refused, reader, f"{path}/pids.events"),
+        refused=lazy(_count_refused, reader, f"{path}/pids.events"),
     )
 
 
-def _refused(reader: Reader, path: str) -> int:
-    content = attempt(text, reader, path)
+def _count_refused(reader: Reader, path: str) -> int:
+    content = attempt(read_text, reader, path)
     match = _REFUSED.match(content) if isinstance(content, str) else None
     return int(match[1]) if match else 0  # kernels before 4.5 do not count

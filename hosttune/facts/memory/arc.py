@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, lazy, shared
-from hosttune.facts.reading import derived, if_absent, integer, is_there, text
+from hosttune.facts.base import Fact, UnknownFact, lazy, make_shared
+from hosttune.facts.reading import derive, if_absent, is_there, read_integer, read_text
 from hosttune.frozen import frozen
 from hosttune.numbers import parse_digits
 
@@ -29,7 +29,7 @@ class Arc(Fact):
     is_there: bool  # ZFS is loaded
     size_bytes: int  # what it holds
     max_bytes: int  # what it may grow to
-    is_limited: bool  # somebody has set that
+    is_limited: bool  # someone has set that
 
 
 def parse_arcstats(content: str) -> Mapping[str, int]:
@@ -40,7 +40,7 @@ def parse_arcstats(content: str) -> Mapping[str, int]:
 
 def collect(reader: Reader, facts: Facts) -> Arc:
     del facts
-    stats = shared(lambda: derived(text(reader, STATS), STATS, parse_arcstats))
+    stats = make_shared(lambda: derive(read_text(reader, STATS), STATS, parse_arcstats))
 
     def value(name: str) -> int:
         if name not in stats():
@@ -51,5 +51,5 @@ def collect(reader: Reader, facts: Facts) -> Arc:
         is_there=lazy(is_there, reader, STATS),
         size_bytes=lazy(value, "size"),
         max_bytes=lazy(value, "c_max"),
-        is_limited=lazy(lambda: if_absent(integer(reader, _LIMIT), 0) > 0),
+        is_limited=lazy(lambda: if_absent(read_integer(reader, _LIMIT), 0) > 0),
     )

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, lazy
-from hosttune.facts.reading import if_absent, integer, line, names_in, require_known
+from hosttune.facts.reading import if_absent, names_in, read_integer, read_line, require_known
 from hosttune.frozen import frozen
 
 if TYPE_CHECKING:
@@ -46,19 +46,19 @@ class Edac(Fact):
 
 
 def collect(reader: Reader, facts: Facts) -> Edac:
-    return Edac(lazy(_dimms, reader, facts))
+    return Edac(lazy(_read_dimms, reader, facts))
 
 
-def _dimms(reader: Reader, facts: Facts) -> tuple[Dimm, ...]:
+def _read_dimms(reader: Reader, facts: Facts) -> tuple[Dimm, ...]:
     controllers = [name for name in names_in(reader, _CONTROLLERS) if name[:2] == "mc" and name[2:].isdigit()]
-    return tuple(dimm for name in controllers for dimm in _of(reader, facts, name))
+    return tuple(dimm for name in controllers for dimm in _read_controller(reader, facts, name))
 
 
-def _of(reader: Reader, facts: Facts, controller: str) -> tuple[Dimm, ...]:
+def _read_controller(reader: Reader, facts: Facts, controller: str) -> tuple[Dimm, ...]:
     place = f"{_CONTROLLERS}/{controller}"
     days = max(1.0, _count(reader, f"{place}/seconds_since_reset") / _DAY_S)
     dimms = tuple(
-        _dimm(reader, facts, controller, f"{place}/{name}", days)
+        _read_dimm(reader, facts, controller, f"{place}/{name}", days)
         for name in names_in(reader, place)
         if name.startswith(("dimm", "rank")) and name[4:].isdigit()
     )
@@ -73,10 +73,10 @@ def _of(reader: Reader, facts: Facts, controller: str) -> tuple[Dimm, ...]:
     return (*dimms, *rest)
 
 
-def _dimm(reader: Reader, facts: Facts, controller: str, place: str, days: float) -> Dimm:
+def _read_dimm(reader: Reader, facts: Facts, controller: str, place: str, days: float) -> Dimm:
     corrected = _count(reader, f"{place}/dimm_ce_count")
-    label = if_absent(line(reader, f"{place}/dimm_label"), "")
-    where = if_absent(line(reader, f"{place}/dimm_location"), "")
+    label = if_absent(read_line(reader, f"{place}/dimm_label"), "")
+    where = if_absent(read_line(reader, f"{place}/dimm_location"), "")
     return Dimm(
         name=label or f"{controller} {where or place.rsplit('/', 1)[-1]}",
         corrected=corrected,
@@ -87,7 +87,7 @@ def _dimm(reader: Reader, facts: Facts, controller: str, place: str, days: float
 
 
 def _count(reader: Reader, path: str) -> int:
-    number = require_known(integer(reader, path), path)
+    number = require_known(read_integer(reader, path), path)
     if number < 0:
         raise UnknownFact(f"{path} holds {number}, which is no count")
     return number

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, lazy
 from hosttune.facts.memory.memory import MEMINFO, parse_meminfo
-from hosttune.facts.reading import derived, if_absent, integer, line, names_in, text
+from hosttune.facts.reading import derive, if_absent, names_in, read_integer, read_line, read_text
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 
@@ -34,7 +34,7 @@ class HugePagePool(Fact):
 
     @property
     def idle_bytes(self) -> int:
-        """Memory that nobody uses, and nobody else can."""
+        """Memory that no one uses, and no one else can."""
         return (self.free - self.reserved) * self.page_bytes
 
 
@@ -45,13 +45,13 @@ class Hugepages(Fact):
     mode: str  # always | madvise | never: which memory gets them
     defrag: str  # always | defer | defer+madvise | madvise | never: who waits while the kernel makes one
     boot_mode: str  # transparent_hugepage= on the kernel command line; empty without
-    anonymous_bytes: int  # memory of processes that lies on them now
+    anonymous_bytes: int  # memory of processes that is on them now
     pmd_bytes: int  # size of a transparent huge page; 0 where the kernel has none
     pools: tuple[HugePagePool, ...]  # the smallest pages first
 
     @property
     def idle_pool_bytes(self) -> int:
-        """Memory in pools that nobody uses."""
+        """Memory in pools that no one uses."""
         return sum(pool.idle_bytes for pool in self.pools)
 
 
@@ -69,20 +69,24 @@ def boot_mode_in(command_line: str) -> str:
 
 def collect(reader: Reader, facts: Facts) -> Hugepages:  # noqa: ARG001 - the interface of all subjects
     return Hugepages(
-        mode=lazy(lambda: chosen_of(if_absent(text(reader, f"{_THP}/enabled"), ""))),
-        defrag=lazy(lambda: chosen_of(if_absent(text(reader, f"{_THP}/defrag"), ""))),
-        boot_mode=lazy(lambda: derived(line(reader, "/proc/cmdline"), "/proc/cmdline", boot_mode_in)),
+        mode=lazy(lambda: chosen_of(if_absent(read_text(reader, f"{_THP}/enabled"), ""))),
+        defrag=lazy(lambda: chosen_of(if_absent(read_text(reader, f"{_THP}/defrag"), ""))),
+        boot_mode=lazy(lambda: derive(read_line(reader, "/proc/cmdline"), "/proc/cmdline", boot_mode_in)),
         # The line is missing without CONFIG_TRANSPARENT_HUGEPAGE.
-        anonymous_bytes=lazy(lambda: derived(text(reader, MEMINFO), MEMINFO, parse_meminfo).get("AnonHugePages", 0)),
-        pmd_bytes=lazy(lambda: if_absent(integer(reader, f"{_THP}/hpage_pmd_size"), 0)),
-        pools=lazy(_pools, reader),
+        anonymous_bytes=lazy(
+            lambda: derive(read_text(reader, MEMINFO), MEMINFO, parse_meminfo).get("AnonHugePages", 0)
+        ),
+        pmd_bytes=lazy(lambda: if_absent(read_integer(reader, f"{_THP}/hpage_pmd_size"), 0)),
+        pools=lazy(_read_pools, reader),
     )
 
 
-def _pools(reader: Reader) -> tuple[HugePagePool, ...]:
+def _read_pools(reader: Reader) -> tuple[HugePagePool, ...]:
     pools = []
     for name in names_in(reader, _POOLS):
         if match := _SIZE.fullmatch(name):
             files = (f"{_POOLS}/{name}/{file}_hugepages" for file in ("nr", "free", "resv"))
-            pools.append(HugePagePool(int(match[1]) * 1024, *(if_absent(integer(reader, file), 0) for file in files)))
+            pools.append(
+                HugePagePool(int(match[1]) * 1024, *(if_absent(read_integer(reader, file), 0) for file in files))
+            )
     return tuple(sorted((pool for pool in pools if pool.total), key=lambda pool: pool.page_bytes))

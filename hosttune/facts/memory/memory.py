@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, lazy, raw, shared
-from hosttune.facts.reading import derived, text
+from hosttune.facts.base import Fact, UnknownFact, get_raw, lazy, make_shared
+from hosttune.facts.reading import derive, read_text
 from hosttune.frozen import frozen
 from hosttune.numbers import parse_digits
 from hosttune.regex import regex
@@ -108,8 +108,8 @@ def parse_swaps(content: str) -> tuple[Swap, ...]:
 
 
 def collect(reader: Reader, facts: Facts) -> Memory:
-    meminfo = shared(lambda: derived(text(reader, MEMINFO), MEMINFO, parse_meminfo))
-    of_gpus = shared(_of_gpus, facts)
+    meminfo = make_shared(lambda: derive(read_text(reader, MEMINFO), MEMINFO, parse_meminfo))
+    of_gpus = make_shared(_of_gpus, facts)
 
     def value(name: str) -> int:
         if name not in meminfo():
@@ -123,7 +123,7 @@ def collect(reader: Reader, facts: Facts) -> Memory:
         available_bytes=lazy(lambda: max(0, value("MemAvailable") - sum(node.free_bytes for node in of_gpus()))),
         swap_total_bytes=lazy(value, "SwapTotal"),
         swap_free_bytes=lazy(value, "SwapFree"),
-        swaps=lazy(_swaps, reader, meminfo),
+        swaps=lazy(_read_swaps, reader, meminfo),
         committed_bytes=lazy(value, "Committed_AS"),
         commit_limit_bytes=lazy(value, "CommitLimit"),
         corrupted_bytes=lazy(lambda: meminfo().get("HardwareCorrupted", 0)),
@@ -131,18 +131,18 @@ def collect(reader: Reader, facts: Facts) -> Memory:
     )
 
 
-def _swaps(reader: Reader, meminfo: Callable[[], Mapping[str, int]]) -> tuple[Swap, ...]:
+def _read_swaps(reader: Reader, meminfo: Callable[[], Mapping[str, int]]) -> tuple[Swap, ...]:
     """A kernel without CONFIG_SWAP has no /proc/swaps; nor has anybody where /proc is not there at all."""
-    swaps = text(reader, "/proc/swaps")
+    swaps = read_text(reader, "/proc/swaps")
     if swaps is ABSENT:
         meminfo()
         return ()
-    return derived(swaps, "/proc/swaps", parse_swaps)
+    return derive(swaps, "/proc/swaps", parse_swaps)
 
 
 def _of_gpus(facts: Facts) -> tuple[NumaNode, ...]:
     """The nodes of memory of GPUs that the kernel uses as its own."""
-    if raw(facts.kernel, "architecture") == "x86_64" or not (nodes := facts.numa.without_cpus):
+    if get_raw(facts.kernel, "architecture") == "x86_64" or not (nodes := facts.numa.without_cpus):
         return ()
     if facts.kernel.architecture != "aarch64" or not facts.gpus.has_gpu:
         return ()  # a memory expander is RAM

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, lazy
-from hosttune.facts.reading import if_absent, text
+from hosttune.facts.reading import if_absent, read_text
 from hosttune.frozen import frozen
 from hosttune.numbers import parse_digits
 from hosttune.regex import regex
@@ -35,7 +35,7 @@ class MemoryModule(Fact):
 
 @frozen
 class MemoryModules(Fact):
-    """All of them, by slot; none where nobody tells."""
+    """All of them, by slot; none where no one tells."""
 
     all: tuple[MemoryModule, ...]
 
@@ -70,18 +70,18 @@ def modules_in(content: str) -> tuple[MemoryModule, ...]:
         MemoryModule(
             name=slot.get("LOCATOR", f"slot {number}"),
             size_bytes=size,
-            speed_mts=_number(slot.get("SPEED_MTS", "")),
-            configured_mts=_number(slot.get("CONFIGURED_SPEED_MTS", "")),
+            speed_mts=_parse_number(slot.get("SPEED_MTS", "")),
+            configured_mts=_parse_number(slot.get("CONFIGURED_SPEED_MTS", "")),
         )
         for number, slot in sorted(slots.items())
-        if (size := _number(slot.get("SIZE", ""))) and slot.get("TYPE", "").startswith(("DDR", "LPDDR"))
+        if (size := _parse_number(slot.get("SIZE", ""))) and slot.get("TYPE", "").startswith(("DDR", "LPDDR"))
     )
 
 
-def _number(spelled: str) -> int:
+def _parse_number(spelled: str) -> int:
     return parse_digits(spelled, 0)
 
 
 def collect(reader: Reader, facts: Facts) -> MemoryModules:
     del facts
-    return MemoryModules(lazy(lambda: modules_in(if_absent(text(reader, UDEV), ""))))
+    return MemoryModules(lazy(lambda: modules_in(if_absent(read_text(reader, UDEV), ""))))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, lazy, shared
-from hosttune.facts.reading import derived, line, names_in, text
+from hosttune.facts.base import Fact, UnknownFact, lazy, make_shared
+from hosttune.facts.reading import derive, names_in, read_line, read_text
 from hosttune.frozen import frozen
 from hosttune.numbers import parse_digits
 from hosttune.ranges import number_list
@@ -27,7 +27,7 @@ class NumaNode(Fact):
     id: int  # its number
     cpus: tuple[int, ...]  # the processors near to it
     memory_bytes: int
-    free_bytes: int  # of it, what nobody uses now; 0 where the kernel does not say
+    free_bytes: int  # of it, what no one uses now; 0 where the kernel does not say
 
 
 @frozen
@@ -53,18 +53,18 @@ def parse_memory(meminfo: str) -> dict[str, int]:
 
 
 def collect(reader: Reader, facts: Facts) -> Numa:  # noqa: ARG001 - the interface of all subjects
-    return Numa(lazy(_nodes, reader))
+    return Numa(lazy(_read_nodes, reader))
 
 
-def _nodes(reader: Reader) -> tuple[NumaNode, ...]:
+def _read_nodes(reader: Reader) -> tuple[NumaNode, ...]:
     names = names_in(reader, _NODES)
     ids = sorted(parse_digits(name[4:], -1) for name in names if name.startswith("node"))
-    return tuple(_node(reader, number) for number in ids if number >= 0)
+    return tuple(_read_node(reader, number) for number in ids if number >= 0)
 
 
-def _node(reader: Reader, number: int) -> NumaNode:
+def _read_node(reader: Reader, number: int) -> NumaNode:
     cpus, meminfo = (f"{_NODES}/node{number}/{name}" for name in ("cpulist", "meminfo"))
-    sizes = shared(lambda: derived(text(reader, meminfo), meminfo, parse_memory))
+    sizes = make_shared(lambda: derive(read_text(reader, meminfo), meminfo, parse_memory))
 
     def total() -> int:
         if "MemTotal" not in sizes():
@@ -73,7 +73,7 @@ def _node(reader: Reader, number: int) -> NumaNode:
 
     return NumaNode(
         id=number,
-        cpus=lazy(lambda: derived(line(reader, cpus), cpus, number_list)),
+        cpus=lazy(lambda: derive(read_line(reader, cpus), cpus, number_list)),
         memory_bytes=lazy(total),
         free_bytes=lazy(lambda: sizes().get("MemFree", 0)),
     )

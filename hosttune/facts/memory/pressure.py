@@ -12,8 +12,8 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, lazy, shared
-from hosttune.facts.reading import derived, if_absent, integer, names_in, sure, text
+from hosttune.facts.base import Fact, UnknownFact, lazy, make_shared
+from hosttune.facts.reading import derive, if_absent, names_in, read_integer, read_text, require_sure
 from hosttune.frozen import frozen
 from hosttune.numbers import parse_digits
 from hosttune.regex import regex
@@ -72,15 +72,15 @@ def parse_counters(content: str) -> Mapping[str, int]:
 
 
 def collect(reader: Reader, facts: Facts) -> PressureStalls:  # noqa: ARG001 - the interface of all subjects
-    counters = shared(lambda: derived(text(reader, _VMSTAT), _VMSTAT, parse_counters))
+    counters = make_shared(lambda: derive(read_text(reader, _VMSTAT), _VMSTAT, parse_counters))
     return PressureStalls(
         is_measured=lazy(lambda: not _is_off(reader, "memory")),
-        memory=lazy(_stall, reader, "memory"),
-        io=lazy(_stall, reader, "io"),
+        memory=lazy(_read_stall, reader, "memory"),
+        io=lazy(_read_stall, reader, "io"),
         swapped_in_bytes=lazy(lambda: _swapped_in(reader, counters())),
-        oom_kills=lazy(lambda: _kills(counters())),
+        oom_kills=lazy(lambda: _count_kills(counters())),
         oom_groups=lazy(lambda: _killed_in(reader) if counters().get("oom_kill") else ()),
-        uptime_days=lazy(lambda: derived(text(reader, _UPTIME), _UPTIME, seconds_in) / 86400),
+        uptime_days=lazy(lambda: derive(read_text(reader, _UPTIME), _UPTIME, seconds_in) / 86400),
     )
 
 
@@ -88,16 +88,16 @@ def _is_off(reader: Reader, name: str) -> bool:
     """With psi=0 the files are not made; before Linux 5.13 they were there and refused to be read (EOPNOTSUPP)."""
     answer = reader.read(f"{_STALLS}/{name}")
     is_refused = isinstance(answer, Unreadable) and "not supported" in answer.reason
-    return is_refused or sure(answer) is ABSENT
+    return is_refused or require_sure(answer) is ABSENT
 
 
-def _stall(reader: Reader, name: str) -> Stall:
+def _read_stall(reader: Reader, name: str) -> Stall:
     if _is_off(reader, name):
         raise UnknownFact(_OFF)
-    return derived(text(reader, f"{_STALLS}/{name}"), f"{_STALLS}/{name}", parse_stall)
+    return derive(read_text(reader, f"{_STALLS}/{name}"), f"{_STALLS}/{name}", parse_stall)
 
 
-def _kills(counters: Mapping[str, int]) -> int:
+def _count_kills(counters: Mapping[str, int]) -> int:
     if "oom_kill" not in counters:
         raise UnknownFact(f"{_VMSTAT} has no oom_kill")
     return counters["oom_kill"]
@@ -113,7 +113,7 @@ def _page_bytes(reader: Reader) -> int:
     """The size of a page: a huge page of the middle level holds as many pages as pointers of 8 bytes fit into one
     (transhuge.rst, hpage_pmd_size): 2 MiB for 4 KiB, 512 MiB for the 64 KiB of some Arm kernels.
     """
-    size = integer(reader, HUGE_PAGE)
+    size = read_integer(reader, HUGE_PAGE)
     if size is ABSENT:
         raise UnknownFact(f"{HUGE_PAGE} does not tell the size of a page")
     return math.isqrt(8 * size)
@@ -125,7 +125,7 @@ def _killed_in(reader: Reader) -> tuple[str, ...]:
         name
         for name in names_in(reader, _GROUPS)
         if name.endswith((".slice", ".scope")) or name in {"docker", "kubepods"}
-        if parse_counters(if_absent(text(reader, f"{_GROUPS}/{name}/memory.events"), "")).get("oom_kill")
+        if parse_counters(if_absent(read_text(reader, f"{_GROUPS}/{name}/memory.events"), "")).get("oom_kill")
     )
 
 

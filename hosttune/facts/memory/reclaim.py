@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, lazy
 from hosttune.facts.memory.memory import MEMINFO, parse_meminfo
-from hosttune.facts.reading import derived, integer, names_in, require_known, text
+from hosttune.facts.reading import derive, names_in, read_integer, read_text, require_known
 from hosttune.frozen import frozen
 from hosttune.values import ABSENT
 
@@ -37,24 +37,24 @@ class Reclaim(Fact):
 
 def collect(reader: Reader, facts: Facts) -> Reclaim:  # noqa: ARG001 - the interface of all subjects
     return Reclaim(
-        min_free_bytes=lazy(lambda: _setting(reader, "min_free_kbytes") * 1024),
-        watermark_scale_factor=lazy(_setting, reader, "watermark_scale_factor"),
+        min_free_bytes=lazy(lambda: _read_setting(reader, "min_free_kbytes") * 1024),
+        watermark_scale_factor=lazy(_read_setting, reader, "watermark_scale_factor"),
         zone_reclaim_mode=lazy(_zone_reclaim_mode, reader),
-        dirty_ratio=lazy(_setting, reader, "dirty_ratio"),
-        dirty_background_ratio=lazy(_setting, reader, "dirty_background_ratio"),
-        dirty_bytes=lazy(_setting, reader, "dirty_bytes"),
-        dirty_background_bytes=lazy(_setting, reader, "dirty_background_bytes"),
-        waiting_bytes=lazy(lambda: derived(text(reader, MEMINFO), MEMINFO, waiting_in)),
+        dirty_ratio=lazy(_read_setting, reader, "dirty_ratio"),
+        dirty_background_ratio=lazy(_read_setting, reader, "dirty_background_ratio"),
+        dirty_bytes=lazy(_read_setting, reader, "dirty_bytes"),
+        dirty_background_bytes=lazy(_read_setting, reader, "dirty_background_bytes"),
+        waiting_bytes=lazy(lambda: derive(read_text(reader, MEMINFO), MEMINFO, waiting_in)),
     )
 
 
-def _setting(reader: Reader, name: str) -> int:
-    return require_known(integer(reader, f"{_SETTINGS}/{name}"), f"{_SETTINGS}/{name}")
+def _read_setting(reader: Reader, name: str) -> int:
+    return require_known(read_integer(reader, f"{_SETTINGS}/{name}"), f"{_SETTINGS}/{name}")
 
 
 def _zone_reclaim_mode(reader: Reader) -> int:
     """Without the folder a missing file says nothing about the kernel."""
-    mode = integer(reader, f"{_SETTINGS}/zone_reclaim_mode")
+    mode = read_integer(reader, f"{_SETTINGS}/zone_reclaim_mode")
     return 0 if mode is ABSENT and names_in(reader, _SETTINGS) else require_known(mode, "zone_reclaim_mode")
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, lazy
 from hosttune.facts.containers.kubernetes import is_of_pods
-from hosttune.facts.reading import if_absent, text
+from hosttune.facts.reading import if_absent, read_text
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 
@@ -51,7 +51,7 @@ class Writeback(Fact):
 
 
 def collect(reader: Reader, facts: Facts) -> Writeback:
-    return Writeback(slow=lazy(lambda: tuple(_slow(reader, facts))), limit_bytes=lazy(_limit, facts))
+    return Writeback(slow=lazy(lambda: tuple(_find_slow(reader, facts))), limit_bytes=lazy(_limit, facts))
 
 
 def _limit(facts: Facts) -> int:
@@ -60,10 +60,10 @@ def _limit(facts: Facts) -> int:
     return reclaim.dirty_bytes or facts.memory.total_bytes * reclaim.dirty_ratio // 100
 
 
-def _slow(reader: Reader, facts: Facts) -> Iterator[SlowTarget]:
+def _find_slow(reader: Reader, facts: Facts) -> Iterator[SlowTarget]:
     found: dict[str, SlowTarget] = {}
     for mount in facts.mounts.visible:
-        if not mount.is_read_only and not is_of_pods(mount.target) and (one := _remote(reader, facts, mount)):
+        if not mount.is_read_only and not is_of_pods(mount.target) and (one := _find_remote(reader, facts, mount)):
             found.setdefault(one.bdi, one)
     yield from found.values()
     data = {mount.target: mount for mount in facts.mounts.local_data}
@@ -75,20 +75,22 @@ def _slow(reader: Reader, facts: Facts) -> Iterator[SlowTarget]:
             )
 
 
-def _remote(reader: Reader, facts: Facts, mount: Mount) -> SlowTarget | None:
+def _find_remote(reader: Reader, facts: Facts, mount: Mount) -> SlowTarget | None:
     if mount.fstype in _NFS and not _RDMA.isdisjoint(mount.super_options):
         return None  # over RDMA servers take more than any figure that is assumed here
     if mount.fstype in _NFS:
         has_more = any(one.startswith("nconnect=") and one != "nconnect=1" for one in mount.super_options)
-        return SlowTarget(mount.target, f"/sys/class/bdi/{mount.device}", lazy(_export, reader, mount.device), has_more)
+        return SlowTarget(
+            mount.target, f"/sys/class/bdi/{mount.device}", lazy(_make_export_match, reader, mount.device), has_more
+        )
     if mount.fstype in _SMB and not facts.managers.kubelet:  # there a share may be a pod's
         return SlowTarget(mount.target, f"/sys/class/bdi/{mount.fstype}-*", f'KERNEL=="{mount.fstype}-*"')
     return None
 
 
-def _export(reader: Reader, device: str) -> str:
+def _make_export_match(reader: Reader, device: str) -> str:
     """The udev match on the export behind a superblock: its server and number, whatever superblock it gets then."""
-    rows = _VOLUME.findall(if_absent(text(reader, _VOLUMES), ""))
+    rows = _VOLUME.findall(if_absent(read_text(reader, _VOLUMES), ""))
     found = next(((server, number) for server, superblock, number in rows if superblock == device), None)
     if found is None:
         raise UnknownFact(f"{_VOLUMES} does not list {device}")

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, keep_known, known_items, known_part, lacking_of, lazy, shared
+from hosttune.facts.base import Fact, UnknownFact, keep_known, known_items, known_part, lacking_of, lazy, make_shared
 from hosttune.facts.network.network import BONDING_MASTERS, speed_of
-from hosttune.facts.reading import derived, if_absent, integer, line, require_known
+from hosttune.facts.reading import derive, if_absent, read_integer, read_line, require_known
 from hosttune.frozen import frozen
 from hosttune.numbers import parse_digits
 from hosttune.values import ABSENT
@@ -47,7 +47,7 @@ class Bond(Fact):
     """One bond."""
 
     name: str  # bond0
-    is_on: bool  # somebody has switched it on
+    is_on: bool  # someone has switched it on
     mode: str  # balance-rr, active-backup, balance-xor, broadcast, 802.3ad, balance-tlb, balance-alb
     is_up: bool  # it carries something
     members: tuple[BondMember, ...]  # its links
@@ -83,67 +83,69 @@ class Bonds(Fact):
 
 
 def collect(reader: Reader, facts: Facts) -> Bonds:
-    return Bonds(all=lazy(_bonds, reader, facts))
+    return Bonds(all=lazy(_read_bonds, reader, facts))
 
 
-def _bonds(reader: Reader, facts: Facts) -> tuple[Bond, ...]:
-    masters = line(reader, f"{_CLASS}/{BONDING_MASTERS}")
+def _read_bonds(reader: Reader, facts: Facts) -> tuple[Bond, ...]:
+    masters = read_line(reader, f"{_CLASS}/{BONDING_MASTERS}")
     if masters is ABSENT:
         _ = facts.network.names  # raises where no interface at all is to be seen
         return ()
-    return tuple(_bond(reader, name) for name in sorted(str(masters).split()))
+    return tuple(_read_bond(reader, name) for name in sorted(str(masters).split()))
 
 
-def _known(reader: Reader, path: str) -> str:
-    return require_known(line(reader, path), path)
+def _read_known(reader: Reader, path: str) -> str:
+    return require_known(read_line(reader, path), path)
 
 
 def _is_on(reader: Reader, name: str) -> bool:
     path = f"{_CLASS}/{name}/flags"
-    return bool(derived(line(reader, path), path, lambda word: int(word, 16)) & _IFF_UP)
+    return bool(derive(read_line(reader, path), path, lambda word: int(word, 16)) & _IFF_UP)
 
 
-def _bond(reader: Reader, name: str) -> Bond:
+def _read_bond(reader: Reader, name: str) -> Bond:
     folder = f"{_CLASS}/{name}/bonding"
-    mode = shared(lambda: _known(reader, f"{folder}/mode").partition(" ")[0])
+    mode = make_shared(lambda: _read_known(reader, f"{folder}/mode").partition(" ")[0])
     return Bond(
         name=name,
         is_on=lazy(_is_on, reader, name),
         mode=lazy(mode),
-        is_up=lazy(lambda: _known(reader, f"{folder}/mii_status") == "up"),
-        members=lazy(lambda: _members(reader, folder, mode())),
-        is_watched=lazy(lambda: any(_number(reader, f"{folder}/{one}") for one in ("miimon", "arp_interval"))),
+        is_up=lazy(lambda: _read_known(reader, f"{folder}/mii_status") == "up"),
+        members=lazy(lambda: _read_members(reader, folder, mode())),
+        is_watched=lazy(lambda: any(_read_number(reader, f"{folder}/{one}") for one in ("miimon", "arp_interval"))),
     )
 
 
-def _members(reader: Reader, bond: str, mode: str) -> tuple[BondMember, ...]:
+def _read_members(reader: Reader, bond: str, mode: str) -> tuple[BondMember, ...]:
     found: list[BondMember] = []
-    found += (_member(reader, bond, name, mode, found) for name in _known(reader, f"{bond}/slaves").split())
+    found += (_read_member(reader, bond, name, mode, found) for name in _read_known(reader, f"{bond}/slaves").split())
     return tuple(found)
 
 
-def _number(reader: Reader, path: str) -> int:
-    return require_known(integer(reader, path), path)
+def _read_number(reader: Reader, path: str) -> int:
+    return require_known(read_integer(reader, path), path)
 
 
-def _member(reader: Reader, bond: str, name: str, mode: str, beside: Sequence[BondMember]) -> BondMember:
+def _read_member(reader: Reader, bond: str, name: str, mode: str, beside: Sequence[BondMember]) -> BondMember:
     """`beside` are all links of the bond, in the end."""
     return BondMember(
         name=name,
-        fault=lazy(lambda: _fault(reader, name) or ("" if mode in _FAIL_OVER else _no_speed(reader, name, beside))),
-        idle=lazy(lambda: _idle(reader, bond, name, beside) if mode == _LACP else ""),
+        fault=lazy(
+            lambda: _find_fault(reader, name) or ("" if mode in _FAIL_OVER else _no_speed(reader, name, beside))
+        ),
+        idle=lazy(lambda: _describe_idle(reader, bond, name, beside) if mode == _LACP else ""),
         speed_mbps=lazy(speed_of, reader, f"{_CLASS}/{name}"),
     )
 
 
-def _fault(reader: Reader, name: str) -> str:
+def _find_fault(reader: Reader, name: str) -> str:
     """Without monitoring the bond calls every link up, so the interface is asked as well."""
     if not _is_on(reader, name):
         return "switched off"
     folder = f"{_CLASS}/{name}"
-    if _known(reader, f"{folder}/operstate") in _DOWN:
+    if _read_known(reader, f"{folder}/operstate") in _DOWN:
         return "no link"
-    said = _known(reader, f"{folder}/bonding_slave/mii_status")
+    said = _read_known(reader, f"{folder}/bonding_slave/mii_status")
     if said not in _MII:
         raise UnknownFact(f"{folder}/bonding_slave/mii_status says {said[:40]!r}")
     return "" if _MII[said] else "its link is up, and the bond's own monitor has it as down"
@@ -154,23 +156,25 @@ def _no_speed(reader: Reader, name: str, beside: Sequence[BondMember]) -> str:
     have one. Not where none tells its speed, as of virtio; in modes of fail-over a virtio reserve is usual.
     """
     folder = f"{_CLASS}/{name}"
-    is_up = _known(reader, f"{folder}/operstate") == _known(reader, f"{folder}/bonding_slave/mii_status") == "up"
+    is_up = (
+        _read_known(reader, f"{folder}/operstate") == _read_known(reader, f"{folder}/bonding_slave/mii_status") == "up"
+    )
     if not is_up or speed_of(reader, folder) or not any(one.speed_mbps for one in beside):
         return ""
     return "its link is up, and no speed is agreed with the other side"
 
 
-def _idle(reader: Reader, bond: str, name: str, beside: Sequence[BondMember]) -> str:
+def _describe_idle(reader: Reader, bond: str, name: str, beside: Sequence[BondMember]) -> str:
     """A link of the active aggregator that has no partner carries traffic all the same, by itself."""
     folder = f"{_CLASS}/{name}/bonding_slave"
-    own, active = _known(reader, f"{folder}/ad_aggregator_id"), _known(reader, f"{bond}/ad_aggregator")
-    if own == active and _known(reader, f"{folder}/state") != "backup":
+    own, active = _read_known(reader, f"{folder}/ad_aggregator_id"), _read_known(reader, f"{bond}/ad_aggregator")
+    if own == active and _read_known(reader, f"{folder}/state") != "backup":
         return ""
     speeds = {one.speed_mbps for one in beside if not one.fault and one.speed_mbps}
     mine = next((one.speed_mbps for one in beside if one.name == name), 0)
     if mine and mine < max(speeds, default=0):
         return f"it runs at {mine} Mb/s, and LACP takes links of one speed: others run at {max(speeds)}"
-    state = if_absent(line(reader, f"{folder}/ad_actor_oper_port_state"), "N/A")
+    state = if_absent(read_line(reader, f"{folder}/ad_actor_oper_port_state"), "N/A")
     if parse_digits(state, 0) & _DEFAULTED:
         return "no LACP from the switch"
     if active == "0" or not own.isdecimal():

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import UnknownFact
-from hosttune.facts.reading import if_absent, line, names_in
+from hosttune.facts.reading import if_absent, names_in, read_line
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 from hosttune.values import Unreadable
@@ -48,16 +48,16 @@ class Gids:
 
 def has_gid(reader: Reader, port: str, index: int) -> bool:
     """Whether an entry of a port (mlx5_0/1) holds an address."""
-    return if_absent(line(reader, f"{_folder(port)}/gids/{index}"), _NOTHING) != _NOTHING
+    return if_absent(read_line(reader, f"{_name_folder(port)}/gids/{index}"), _NOTHING) != _NOTHING
 
 
 def gids_of(reader: Reader, port: str) -> Gids:
     """Of a port (mlx5_0/1)."""
-    folder = _folder(port)
+    folder = _name_folder(port)
     kinds: dict[int, str] = {}
     empty, unread = 0, ""
     for index in range(min(_MOST, len(names_in(reader, f"{folder}/gids")))):
-        gid = if_absent(line(reader, f"{folder}/gids/{index}"), _NOTHING)
+        gid = if_absent(read_line(reader, f"{folder}/gids/{index}"), _NOTHING)
         empty = empty + 1 if gid == _NOTHING else 0
         if empty == _EMPTY:
             break
@@ -85,7 +85,7 @@ def ipv4_of_roce(reader: Reader) -> frozenset[str]:
         for number in names_in(reader, f"{_CLASS}/{device}/ports"):
             folder = f"{_CLASS}/{device}/ports/{number}/gids"
             entries = sorted(names_in(reader, folder), key=lambda name: (len(name), name))[:_MOST_OF_IPV4]
-            gids = (if_absent(line(reader, f"{folder}/{name}"), _NOTHING) for name in entries)
+            gids = (if_absent(read_line(reader, f"{folder}/{name}"), _NOTHING) for name in entries)
             mapped = (gid.replace(":", "")[-8:] for gid in gids if gid.startswith(_MAPPED))
             found |= {
                 ".".join(str(byte) for byte in bytes.fromhex(digits)) for digits in mapped if _HEX.fullmatch(digits)
@@ -93,6 +93,6 @@ def ipv4_of_roce(reader: Reader) -> frozenset[str]:
     return frozenset(found)
 
 
-def _folder(port: str) -> str:
+def _name_folder(port: str) -> str:
     device, _, number = port.partition("/")
     return f"{_CLASS}/{device}/ports/{number}"

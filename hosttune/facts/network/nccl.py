@@ -51,14 +51,14 @@ class Nccl(Fact):
     plugin: str  # what tells that a vendor's plug-in carries the traffic between hosts; empty for NCCL's own transports
 
 
-def prefixes(value: str) -> tuple[str, bool, tuple[str, ...]]:
+def parse_prefixes(value: str) -> tuple[str, bool, tuple[str, ...]]:
     """(`^` or nothing, whether names are whole, names) of a list of interfaces or devices."""
     excluded, is_whole, entries = _parse_list(value)
     return excluded, is_whole, tuple(name for name, _ in entries if name)
 
 
 def _parse_list(value: str) -> tuple[str, bool, tuple[tuple[str, str], ...]]:
-    """As `prefixes`, with (name, port) for each name; the port is empty if none is named."""
+    """As `parse_prefixes`, with (name, port) for each name; the port is empty if none is named."""
     excluded = "^" if value.startswith("^") else ""
     rest = value.removeprefix("^")
     entries = (one.strip().partition(":")[::2] for one in rest.removeprefix("=").split(",") if one.strip())
@@ -67,14 +67,14 @@ def _parse_list(value: str) -> tuple[str, bool, tuple[tuple[str, str], ...]]:
 
 def fits_none(value: str, names: Iterable[str]) -> bool:
     """Whether a list asks for names of which none is there."""
-    excluded, is_whole, asked = prefixes(value)
+    excluded, is_whole, asked = parse_prefixes(value)
     there = tuple(names)
     if excluded or not asked:
         return False
     return not any(name == one or (not is_whole and name.startswith(one)) for name in there for one in asked)
 
 
-def takes(value: str, port: str) -> bool:
+def takes_port(value: str, port: str) -> bool:
     """Whether a list of NCCL_IB_HCA leaves in a port (mlx5_0/1)."""
     device, _, number = port.partition("/")
     excluded, is_whole, entries = _parse_list(value)
@@ -85,32 +85,40 @@ def takes(value: str, port: str) -> bool:
 
 
 def collect(reader: Reader, facts: Facts) -> Nccl:
-    def shown(*names: str, when: Callable[[str], bool] = lambda value: value.lower() in _ON) -> tuple[str, ...]:
+    def show_variables(
+        *names: str, when: Callable[[str], bool] = lambda value: value.lower() in _ON
+    ) -> tuple[str, ...]:
         return tuple(one.shown for one in facts.environment.nccl if one.name in names and when(one.value))
 
     return Nccl(
         all=lazy(lambda: tuple(one.shown for one in facts.environment.nccl)),
         p2p_disabled=lazy(
-            lambda: shown("NCCL_P2P_DISABLE") + shown("NCCL_P2P_LEVEL", when=lambda value: value in {"LOC", "0"})
+            lambda: (
+                show_variables("NCCL_P2P_DISABLE")
+                + show_variables("NCCL_P2P_LEVEL", when=lambda value: value in {"LOC", "0"})
+            )
         ),
         rdma_disabled=lazy(
-            lambda: shown("NCCL_IB_DISABLE") + shown("NCCL_NET", when=lambda value: value.lower() == "socket")
+            lambda: (
+                show_variables("NCCL_IB_DISABLE")
+                + show_variables("NCCL_NET", when=lambda value: value.lower() == "socket")
+            )
         ),
-        shm_disabled=lazy(shown, "NCCL_SHM_DISABLE"),
-        forced=lazy(shown, *_FORCED, when=bool),
-        traced=lazy(shown, "NCCL_DEBUG", when=lambda value: value.upper() == "TRACE"),
-        absent_interfaces=lazy(_absent, facts, "NCCL_SOCKET_IFNAME", lambda: facts.network.names),
-        local_interfaces=lazy(shown, "NCCL_SOCKET_IFNAME", when=_is_local),
-        absent_devices=lazy(_absent, facts, "NCCL_IB_HCA", lambda: facts.role.rdma_devices),
+        shm_disabled=lazy(show_variables, "NCCL_SHM_DISABLE"),
+        forced=lazy(show_variables, *_FORCED, when=bool),
+        traced=lazy(show_variables, "NCCL_DEBUG", when=lambda value: value.upper() == "TRACE"),
+        absent_interfaces=lazy(_find_absent, facts, "NCCL_SOCKET_IFNAME", lambda: facts.network.names),
+        local_interfaces=lazy(show_variables, "NCCL_SOCKET_IFNAME", when=_is_local),
+        absent_devices=lazy(_find_absent, facts, "NCCL_IB_HCA", lambda: facts.role.rdma_devices),
         empty_gids=lazy(_empty_gids, reader, facts),
-        good_gid=lazy(lambda: shared_gid([gids_of(reader, name) for name in _cards(facts)])),
-        absent_files=lazy(lambda: shown(*_FILES, when=lambda value: not _is_there(reader, value))),
+        good_gid=lazy(lambda: shared_gid([gids_of(reader, name) for name in _list_cards(facts)])),
+        absent_files=lazy(lambda: show_variables(*_FILES, when=lambda value: not _is_there(reader, value))),
         has_topology=lazy(lambda: any(one.name == "NCCL_TOPO_FILE" for one in facts.environment.nccl)),
-        plugin=lazy(_plugin, reader, facts),
+        plugin=lazy(_find_plugin, reader, facts),
     )
 
 
-def _plugin(reader: Reader, facts: Facts) -> str:
+def _find_plugin(reader: Reader, facts: Facts) -> str:
     for one in facts.environment.nccl:
         if (
             one.name.startswith(_OF_PLUGINS)
@@ -122,16 +130,16 @@ def _plugin(reader: Reader, facts: Facts) -> str:
     return next(places, "") or ("an Elastic Fabric Adapter" if facts.rdma.has_efa else "")
 
 
-def _absent(facts: Facts, name: str, names: Callable[[], tuple[str, ...]]) -> tuple[str, ...]:
+def _find_absent(facts: Facts, name: str, names: Callable[[], tuple[str, ...]]) -> tuple[str, ...]:
     asked = (one for one in facts.environment.nccl if one.name == name and "$" not in one.value)
     return tuple(one.shown for one in asked if fits_none(one.value, names()))
 
 
-def _cards(facts: Facts) -> list[str]:
+def _list_cards(facts: Facts) -> list[str]:
     """The RoCE ports that NCCL may use."""
     lists = [one.value for one in facts.environment.nccl if one.name == "NCCL_IB_HCA" and "$" not in one.value]
     ports = [port for port in facts.rdma.ports if port.link_layer == "Ethernet" and port.is_active]
-    return [port.name for port in ports if all(takes(value, port.name) for value in lists)]
+    return [port.name for port in ports if all(takes_port(value, port.name) for value in lists)]
 
 
 def _empty_gids(reader: Reader, facts: Facts) -> tuple[str, ...]:
@@ -140,13 +148,13 @@ def _empty_gids(reader: Reader, facts: Facts) -> tuple[str, ...]:
         for one in facts.environment.nccl
         if one.name == "NCCL_IB_GID_INDEX" and (index := parse_digits(one.value, None)) is not None
     ]
-    cards = _cards(facts) if asked else []
+    cards = _list_cards(facts) if asked else []
     without = {index: [name for name in cards if not has_gid(reader, name, index)] for _, index in asked}
     return tuple(f"{shown} on {', '.join(without[index])}" for shown, index in asked if without[index])
 
 
 def _is_local(value: str) -> bool:
-    excluded, _, asked = prefixes(value)
+    excluded, _, asked = parse_prefixes(value)
     return not excluded and any(name.startswith(_LOCAL) for name in asked)
 
 

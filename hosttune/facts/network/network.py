@@ -9,8 +9,17 @@ from __future__ import annotations
 from ipaddress import IPv4Address
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, lazy, shared
-from hosttune.facts.reading import counter, derived, if_absent, integer, is_there, line, require_known, text
+from hosttune.facts.base import Fact, lazy, make_shared
+from hosttune.facts.reading import (
+    derive,
+    if_absent,
+    is_there,
+    read_counter,
+    read_integer,
+    read_line,
+    read_text,
+    require_known,
+)
 from hosttune.frozen import frozen
 
 if TYPE_CHECKING:
@@ -75,7 +84,7 @@ def parse_routes(content: str) -> Mapping[str, tuple[str, ...]]:
             continue
         flags, mask = int(fields[3], 16), int(fields[7], 16)
         if flags & _UP and not flags & _GATEWAY and mask:
-            subnet = f"{_dotted(int(fields[1], 16))}/{mask.bit_count()}"
+            subnet = f"{_format_dotted(int(fields[1], 16))}/{mask.bit_count()}"
             found.setdefault(fields[0], {})[subnet] = None
     return {name: tuple(subnets) for name, subnets in found.items()}
 
@@ -99,7 +108,7 @@ def interface_to(content: str, address: str) -> str:
     return best[2]
 
 
-def _dotted(number: int) -> str:
+def _format_dotted(number: int) -> str:
     if number >> 32:
         raise ValueError(f"{number:X} is no IPv4 address")
     return ".".join(str(byte) for byte in number.to_bytes(4, "little"))
@@ -107,38 +116,38 @@ def _dotted(number: int) -> str:
 
 def collect(reader: Reader, facts: Facts) -> Network:  # noqa: ARG001 - the interface of all subjects
     return Network(
-        names=lazy(_names, reader),
-        cards=lazy(_cards, reader),
-        tcp_rmem=lazy(_sizes, reader, "tcp_rmem"),
-        tcp_wmem=lazy(_sizes, reader, "tcp_wmem"),
-        arp_ignore=lazy(_arp, reader, "arp_ignore"),
-        arp_announce=lazy(_arp, reader, "arp_announce"),
+        names=lazy(_list_names, reader),
+        cards=lazy(_read_cards, reader),
+        tcp_rmem=lazy(_read_sizes, reader, "tcp_rmem"),
+        tcp_wmem=lazy(_read_sizes, reader, "tcp_wmem"),
+        arp_ignore=lazy(_read_arp, reader, "arp_ignore"),
+        arp_announce=lazy(_read_arp, reader, "arp_announce"),
     )
 
 
-def _names(reader: Reader) -> tuple[str, ...]:
+def _list_names(reader: Reader) -> tuple[str, ...]:
     return tuple(name for name in require_known(reader.list(_CLASS), _CLASS) if name != BONDING_MASTERS)
 
 
-def _sizes(reader: Reader, name: str) -> tuple[int, ...]:
-    return derived(line(reader, f"{_IPV4}/{name}"), name, lambda words: tuple(map(int, words.split())))
+def _read_sizes(reader: Reader, name: str) -> tuple[int, ...]:
+    return derive(read_line(reader, f"{_IPV4}/{name}"), name, lambda words: tuple(map(int, words.split())))
 
 
-def _arp(reader: Reader, name: str) -> int:
+def _read_arp(reader: Reader, name: str) -> int:
     path = f"{_IPV4}/conf/all/{name}"
-    return require_known(integer(reader, path), path)
+    return require_known(read_integer(reader, path), path)
 
 
-def _cards(reader: Reader) -> tuple[NetworkInterface, ...]:
+def _read_cards(reader: Reader) -> tuple[NetworkInterface, ...]:
     """A host of containers has thousands of interfaces; of those without a device nothing is read."""
-    subnets = shared(lambda: derived(if_absent(text(reader, ROUTES), ""), ROUTES, parse_routes))
-    names = (name for name in _names(reader) if is_there(reader, f"{_CLASS}/{name}/device"))
-    return tuple(_card(reader, name, subnets) for name in names)
+    subnets = make_shared(lambda: derive(if_absent(read_text(reader, ROUTES), ""), ROUTES, parse_routes))
+    names = (name for name in _list_names(reader) if is_there(reader, f"{_CLASS}/{name}/device"))
+    return tuple(_read_card(reader, name, subnets) for name in names)
 
 
-def _card(reader: Reader, name: str, subnets: Callable[[], Mapping[str, tuple[str, ...]]]) -> NetworkInterface:
+def _read_card(reader: Reader, name: str, subnets: Callable[[], Mapping[str, tuple[str, ...]]]) -> NetworkInterface:
     folder = f"{_CLASS}/{name}"
-    is_up = shared(lambda: require_known(line(reader, f"{folder}/operstate"), f"{folder}/operstate") == "up")
+    is_up = make_shared(lambda: require_known(read_line(reader, f"{folder}/operstate"), f"{folder}/operstate") == "up")
     return NetworkInterface(
         name=name,
         is_up=lazy(is_up),
@@ -152,4 +161,4 @@ def speed_of(reader: Reader, folder: str) -> int:
     """The speed, Mb/s, of an interface by its folder in sysfs; 0 where nothing tells it: drivers that do not know it,
     and links that are down, answer EINVAL, or -1; InfiniBand's have it in /sys/class/infiniband.
     """
-    return max(0, counter(reader, f"{folder}/speed"))
+    return max(0, read_counter(reader, f"{folder}/speed"))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from hosttune.facts.base import Fact, lazy
 from hosttune.facts.gpu.gpus import DEVICES, driver_of
 from hosttune.facts.gpu.platforms import is_bridged
-from hosttune.facts.reading import if_absent, is_there, line, names_in, sure
+from hosttune.facts.reading import if_absent, is_there, names_in, read_line, require_sure
 from hosttune.frozen import frozen
 from hosttune.values import ABSENT
 
@@ -33,11 +33,11 @@ class Portless(Fact):
 
 
 def collect(reader: Reader, facts: Facts) -> Portless:
-    return Portless(lazy(_slots, reader, facts))
+    return Portless(lazy(_find_slots, reader, facts))
 
 
-def _slots(reader: Reader, facts: Facts) -> tuple[str, ...]:
-    cards = [slot for slot in names_in(reader, DEVICES) if line(reader, f"{DEVICES}/{slot}/vendor") == _MELLANOX]
+def _find_slots(reader: Reader, facts: Facts) -> tuple[str, ...]:
+    cards = [slot for slot in names_in(reader, DEVICES) if read_line(reader, f"{DEVICES}/{slot}/vendor") == _MELLANOX]
     found = tuple(slot for slot in cards if _is_portless(reader, slot))
     if found:
         with_ports = _with_ports(reader)
@@ -47,14 +47,14 @@ def _slots(reader: Reader, facts: Facts) -> tuple[str, ...]:
 
 def _is_portless(reader: Reader, slot: str) -> bool:
     folder = f"{DEVICES}/{slot}"
-    kind = str(line(reader, f"{folder}/class"))
-    if not kind.startswith((_ETHERNET, _INFINIBAND)) or line(reader, f"{folder}/device") not in _CONNECTX:
+    kind = str(read_line(reader, f"{folder}/class"))
+    if not kind.startswith((_ETHERNET, _INFINIBAND)) or read_line(reader, f"{folder}/device") not in _CONNECTX:
         return False
     if driver_of(reader, slot) != "mlx5_core" or isinstance(reader.link(f"{folder}/physfn"), str):
         return False
     if kind.startswith(_INFINIBAND) and not is_there(reader, "/sys/module/mlx5_ib") and not _has_rdma(reader):
         return False
-    return all(sure(reader.list(f"{folder}/{name}")) is ABSENT for name in ("net", "infiniband"))
+    return all(require_sure(reader.list(f"{folder}/{name}")) is ABSENT for name in ("net", "infiniband"))
 
 
 def _with_ports(reader: Reader) -> frozenset[str]:

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from hosttune.facts.base import Fact, UnknownFact, keep_known, lazy, raw
+from hosttune.facts.base import Fact, UnknownFact, get_raw, keep_known, lazy
 from hosttune.facts.gpu.gpus import DEVICES
 from hosttune.facts.gpu.pcie import ports_of
 from hosttune.facts.network.gids import gids_of
-from hosttune.facts.reading import if_absent, integer, line, names_in, require_known
+from hosttune.facts.reading import if_absent, names_in, read_integer, read_line, require_known
 from hosttune.frozen import frozen
 from hosttune.host.door import Completed
 from hosttune.regex import regex
@@ -91,10 +91,10 @@ def most_common(values: Sequence[Any]) -> Any:
 
 
 def collect(reader: Reader, facts: Facts) -> Rails:
-    return Rails(roce=lazy(_rails, reader, facts), gpus=lazy(_gpus, reader, facts))
+    return Rails(roce=lazy(_find_rails, reader, facts), gpus=lazy(_find_gpus, reader, facts))
 
 
-def _gpus(reader: Reader, facts: Facts) -> tuple[RailedGpu, ...]:
+def _find_gpus(reader: Reader, facts: Facts) -> tuple[RailedGpu, ...]:
     """Each with the RDMA devices below the same switch: a bridge that both hang on and that is no root port."""
 
     def switches(path: str) -> set[str]:
@@ -109,8 +109,8 @@ def _gpus(reader: Reader, facts: Facts) -> tuple[RailedGpu, ...]:
     return keep_known(of, facts.gpus.devices) if devices else ()
 
 
-def _rails(reader: Reader, facts: Facts) -> tuple[Rail, ...]:
-    """Without virtual functions and ports whose interface is in another network namespace: those are somebody's own."""
+def _find_rails(reader: Reader, facts: Facts) -> tuple[Rail, ...]:
+    """Without virtual functions and ports whose interface is in another network namespace: those are someone's own."""
     kinds: dict[object, list[Rail]] = {}
 
     def of(port: RdmaPort) -> tuple[Rail, ...]:
@@ -118,18 +118,18 @@ def _rails(reader: Reader, facts: Facts) -> tuple[Rail, ...]:
         if not is_rail:
             return ()
         kin = kinds.setdefault((port.model, port.rate_gbps, port.is_near_gpu), [])
-        kin.append(_rail(reader, port, kin, 2 if port.is_near_gpu else _FEW))
+        kin.append(_make_rail(reader, port, kin, 2 if port.is_near_gpu else _FEW))
         return (kin[-1],)
 
     return keep_known(of, facts.rdma.ports)
 
 
-def _rail(reader: Reader, port: RdmaPort, kin: list[Rail], least: int) -> Rail:
+def _make_rail(reader: Reader, port: RdmaPort, kin: list[Rail], least: int) -> Rail:
     """`kin` are all of its kind, in the end."""
     interface, device = port.interfaces[0], port.name.partition("/")[0]
 
     def most(name: str) -> Any:
-        values = [value for one in kin if type(value := raw(one, name)) in {int, bool, str}]
+        values = [value for one in kin if type(value := get_raw(one, name)) in {int, bool, str}]
         return most_common(values) if len(values) >= least else None
 
     def odd() -> tuple[str, ...]:
@@ -145,12 +145,12 @@ def _rail(reader: Reader, port: RdmaPort, kin: list[Rail], least: int) -> Rail:
     rail = Rail(
         name=port.name,
         interface=interface,
-        mtu=lazy(lambda: require_known(integer(reader, f"{_NET}/{interface}/mtu"), f"{_NET}/{interface}/mtu")),
+        mtu=lazy(lambda: require_known(read_integer(reader, f"{_NET}/{interface}/mtu"), f"{_NET}/{interface}/mtu")),
         has_address=lazy(lambda: gids_of(reader, port.name).is_reached),
-        lossless=lazy(_lossless, reader, interface),
+        lossless=lazy(_read_lossless, reader, interface),
         trust=lazy(_trust, reader, interface),
-        ecn=lazy(_ecn, reader, interface),
-        traffic_class=lazy(lambda: if_absent(line(reader, f"{_CLASS}/{device}/tc/1/traffic_class"), "not told")),
+        ecn=lazy(_read_ecn, reader, interface),
+        traffic_class=lazy(lambda: if_absent(read_line(reader, f"{_CLASS}/{device}/tc/1/traffic_class"), "not told")),
         odd=lazy(odd),
         most_mtu=lazy(lambda: most("mtu") or 0),
         most_have_address=lazy(lambda: bool(most("has_address"))),
@@ -158,7 +158,7 @@ def _rail(reader: Reader, port: RdmaPort, kin: list[Rail], least: int) -> Rail:
     return rail
 
 
-def _dcb(reader: Reader, parse: Callable[[str], str], *words: str) -> str:
+def _ask_dcb(reader: Reader, parse: Callable[[str], str], *words: str) -> str:
     """What dcb says; a driver that knows nothing of it (virtual functions, soft RoCE) is no fault."""
     answer = reader.query(("dcb", *words))
     if answer is ABSENT:
@@ -167,34 +167,34 @@ def _dcb(reader: Reader, parse: Callable[[str], str], *words: str) -> str:
     if "not supported" in done.errors:
         return "not told"
     try:
-        return parse(_said(done))
+        return parse(_describe_answer(done))
     except ValueError as error:
         raise UnknownFact(str(error)) from None
 
 
-def _said(done: Completed) -> str:
+def _describe_answer(done: Completed) -> str:
     if done.status:
         message = f"dcb: {done.errors.strip()[:120] or f'exit status {done.status}'}"
         raise ValueError(message)
     return done.text
 
 
-def _lossless(reader: Reader, interface: str) -> str:
-    return _dcb(reader, lossless_of, "pfc", "show", "dev", interface, "prio-pfc")
+def _read_lossless(reader: Reader, interface: str) -> str:
+    return _ask_dcb(reader, lossless_of, "pfc", "show", "dev", interface, "prio-pfc")
 
 
 def _trust(reader: Reader, interface: str) -> str:
     """mlx5 trusts DSCP as soon as a priority is given to one (drivers/net/ethernet/mellanox/mlx5/core/en_dcbnl.c)."""
-    return _dcb(reader, lambda shown: "dscp" if "dscp-prio" in shown else "pcp", "app", "show", "dev", interface)
+    return _ask_dcb(reader, lambda shown: "dscp" if "dscp-prio" in shown else "pcp", "app", "show", "dev", interface)
 
 
-def _ecn(reader: Reader, interface: str) -> str:
+def _read_ecn(reader: Reader, interface: str) -> str:
     told = []
     for kind in ("np", "rp"):  # who is notified, who reacts
         folder = f"{_NET}/{interface}/ecn/roce_{kind}/enable"
         names = names_in(reader, folder)
         if not names:
             return "not told"
-        on = [name for name in names if if_absent(line(reader, f"{folder}/{name}"), "0") == "1"]
+        on = [name for name in names if if_absent(read_line(reader, f"{folder}/{name}"), "0") == "1"]
         told += [kind, *on] if on else []
     return " ".join(told) or "none"

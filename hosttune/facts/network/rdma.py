@@ -4,7 +4,7 @@ Sources: kernel, Documentation/ABI/stable/sysfs-class-infiniband (state, phys_st
 Documentation/ABI/testing/sysfs-class-net (flags, carrier_up_count). A port of Ethernet that is down always says
 `Disabled`; one of InfiniBand says `Polling` while it looks for the other end, and some cards `Disabled` without cable.
 
-Virtual functions (SR-IOV) are ports while they are active: else nobody uses them, or a guest does, who sees more.
+Virtual functions (SR-IOV) are ports while they are active: else no one uses them, or a guest does, who sees more.
 
 On HGX B200 and newer ConnectX functions stand between host and NVSwitches (NVIDIA, Fabric Manager user guide). They are
 no rails, and their firmware refuses counters: each read writes `mlx5_cmd_out_err ... ACCESS_REG` to the kernel log
@@ -22,11 +22,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeVar
 
-from hosttune.facts.base import Fact, any_known, attempt, keep_known, known_items, lazy, raw, shared
+from hosttune.facts.base import Fact, any_known, attempt, get_raw, keep_known, known_items, lazy, make_shared
 from hosttune.facts.gpu.gpus import DEVICES
 from hosttune.facts.gpu.pcie import ports_of
 from hosttune.facts.gpu.platforms import is_switched
-from hosttune.facts.reading import all_sure, counter, derived, hint, if_absent, is_there, line, names_in, sure
+from hosttune.facts.reading import (
+    all_sure,
+    derive,
+    hint,
+    if_absent,
+    is_there,
+    names_in,
+    read_counter,
+    read_line,
+    require_sure,
+)
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 from hosttune.values import ABSENT, is_unrecorded
@@ -49,7 +59,7 @@ _RATE = regex(r"([\d.]+) Gb/sec(?: \((\d+)X )?")
 _FUNCTION = regex(r"/([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2})\.([0-7])\Z")
 _MARK = "SW_MNG"  # in the vital product data of what manages NVSwitches
 _IPOIB = 32  # ARPHRD_INFINIBAND (linux/if_arp.h)
-_UP = 0x1  # IFF_UP: somebody has switched the interface on (netdevice(7))
+_UP = 0x1  # IFF_UP: someone has switched the interface on (netdevice(7))
 _SLOWEST_GBPS = 10  # four lanes of SDR, InfiniBand's first speed: what a link comes up with that can do no better
 
 
@@ -138,19 +148,20 @@ def lanes_of(content: str) -> int:
 
 
 def collect(reader: Reader, facts: Facts) -> Rdma:
-    bridges = shared(_bridges, reader, facts)
-    return Rdma(ports=lazy(lambda: _ports(reader, facts, bridges())), bridges=lazy(bridges))
+    bridges = make_shared(_find_bridges, reader, facts)
+    return Rdma(ports=lazy(lambda: _read_ports(reader, facts, bridges())), bridges=lazy(bridges))
 
 
-def _ports(reader: Reader, facts: Facts, bridges: tuple[str, ...]) -> tuple[RdmaPort, ...]:
+def _read_ports(reader: Reader, facts: Facts, bridges: tuple[str, ...]) -> tuple[RdmaPort, ...]:
     found: list[RdmaPort] = []
     beside = _Beside(reader, facts, found)
-    verbs = shared(_verbs, reader)
+    verbs = make_shared(_read_verbs, reader)
     left_alone = frozenset(bridges)
 
     def of(device: str) -> tuple[RdmaPort, ...]:
         own = [
-            _port(reader, facts, device, port, beside, verbs) for port in names_in(reader, f"{_CLASS}/{device}/ports")
+            _read_port(reader, facts, device, port, beside, verbs)
+            for port in names_in(reader, f"{_CLASS}/{device}/ports")
         ]
         return tuple(port for port in own if attempt(_is_idle_function, port) is not True)
 
@@ -163,7 +174,7 @@ def _is_idle_function(port: RdmaPort) -> bool:
     return port.is_function and not port.is_active
 
 
-def _bridges(reader: Reader, facts: Facts) -> tuple[str, ...]:
+def _find_bridges(reader: Reader, facts: Facts) -> tuple[str, ...]:
     """mlx5 functions that NVIDIA marks as its own, beside GPUs of such a board. Where no mark can be read: those that
     share no switch with a GPU and have no network interface, or one of IP over InfiniBand that is switched off.
     """
@@ -202,14 +213,14 @@ class _Beside:
     def __init__(self, reader: Reader, facts: Facts, ports: list[RdmaPort]) -> None:
         self._reader = reader
         self._ports = ports
-        self.near_gpus = shared(lambda: frozenset(name for gpu in facts.rails.gpus for name in gpu.devices))
-        self.active = shared(self._active)
-        self._groups = shared(self._by_kind)
+        self.near_gpus = make_shared(lambda: frozenset(name for gpu in facts.rails.gpus for name in gpu.devices))
+        self.active = make_shared(self._active)
+        self._groups = make_shared(self._by_kind)
 
     def siblings(self, port: RdmaPort) -> tuple[float, int]:
         """The rate of the fastest active sibling, and the breaks of the link that each of them counts."""
         _ = port.model  # of an unread one nothing is known of its kin
-        found = self._groups().get(_kind(port), (0.0, 0))
+        found = self._groups().get(_make_kind(port), (0.0, 0))
         if not found[1] and len(self._ports) > 1:  # nothing is common to one port, unless another could not be read
             for one in self._ports:
                 _ = one.state, one.link_layer, one.link_downed if one.state == "ACTIVE" else 0
@@ -217,49 +228,53 @@ class _Beside:
 
     def _active(self) -> tuple[frozenset[str], frozenset[tuple[str, str]]]:
         """The cards with an active port, and (model, function) of those."""
-        found = [(raw(one, "model"), *_card(self._reader, one)) for one in self._ports if raw(one, "state") == "ACTIVE"]
+        found = [
+            (get_raw(one, "model"), *_split_card(self._reader, one))
+            for one in self._ports
+            if get_raw(one, "state") == "ACTIVE"
+        ]
         known = frozenset((model, which) for model, _, which in found if isinstance(model, str))
         return frozenset(card for _, card, _ in found), known
 
     def _by_kind(self) -> Mapping[object, tuple[float, int]]:
         groups: dict[object, list[RdmaPort]] = {}
         for one in self._ports:
-            if raw(one, "state") == "ACTIVE":
-                groups.setdefault(_kind(one), []).append(one)
-        return {kind: (_best(ports), _common(ports)) for kind, ports in groups.items()}
+            if get_raw(one, "state") == "ACTIVE":
+                groups.setdefault(_make_kind(one), []).append(one)
+        return {kind: (_find_best(ports), _find_common(ports)) for kind, ports in groups.items()}
 
 
-def _kind(port: RdmaPort) -> object:
-    return raw(port, "model"), raw(port, "link_layer"), raw(port, "is_near_gpu")
+def _make_kind(port: RdmaPort) -> object:
+    return get_raw(port, "model"), get_raw(port, "link_layer"), get_raw(port, "is_near_gpu")
 
 
-def _best(siblings: list[RdmaPort]) -> float:
-    rates = [raw(one, "rate_gbps") for one in siblings]
+def _find_best(siblings: list[RdmaPort]) -> float:
+    rates = [get_raw(one, "rate_gbps") for one in siblings]
     return max((rate for rate in rates if isinstance(rate, float)), default=0.0)
 
 
-def _common(siblings: list[RdmaPort]) -> int:
-    counts = [raw(one, "link_downed") for one in siblings]
+def _find_common(siblings: list[RdmaPort]) -> int:
+    counts = [get_raw(one, "link_downed") for one in siblings]
     numbers = [count for count in counts if isinstance(count, int)]
     return min(numbers) if len(numbers) > 1 else 0
 
 
-def _verbs(reader: Reader) -> Mapping[object, str] | None:
+def _read_verbs(reader: Reader) -> Mapping[object, str] | None:
     """The entry of each device by which programs open it: mlx5_0 -> uverbs0; of one whose device cannot be read the
     Unreadable instead of the name. None without the class: its module, ib_uverbs, is not loaded, as where only the
     kernel uses the devices.
     """
     answer = reader.list(_VERBS_CLASS)
-    listed = ABSENT if is_unrecorded(answer) else sure(answer)
+    listed = ABSENT if is_unrecorded(answer) else require_sure(answer)
     if listed is ABSENT:
         return None
     names = [name for name in listed if name.startswith("uverbs")]
     places = [f"{_VERBS_CLASS}/{name}/ibdev" for name in names]
-    return {attempt(line, reader, place): name for name, place in zip(names, places, strict=True)}
+    return {attempt(read_line, reader, place): name for name, place in zip(names, places, strict=True)}
 
 
 def _verbs_gap(reader: Reader, device: str, verbs: Callable[[], Mapping[object, str] | None]) -> str:
-    """Raises UnknownFact where the entries, or the file of one, cannot be looked at. An older record, in which nobody
+    """Raises UnknownFact where the entries, or the file of one, cannot be looked at. An older record, in which no one
     looked for entries, tells of no gap.
     """
     entries = None if reader.persistent_only else verbs()
@@ -272,7 +287,7 @@ def _verbs_gap(reader: Reader, device: str, verbs: Callable[[], Mapping[object, 
     return "" if is_there(reader, path) else f"{path} is missing"
 
 
-def _port(
+def _read_port(
     reader: Reader,
     facts: Facts,
     device: str,
@@ -283,14 +298,14 @@ def _port(
     folder = f"{_CLASS}/{device}/ports/{port}"
 
     def read(name: str, function: Callable[[str], T]) -> T:
-        return derived(line(reader, f"{folder}/{name}"), f"{folder}/{name}", function)
+        return derive(read_line(reader, f"{folder}/{name}"), f"{folder}/{name}", function)
 
     def count(name: str) -> int:
-        return counter(reader, f"{folder}/counters/{name}")
+        return read_counter(reader, f"{folder}/counters/{name}")
 
     found = RdmaPort(
         name=f"{device}/{port}",
-        model=lazy(_model, reader, device),
+        model=lazy(_read_model, reader, device),
         link_layer=lazy(read, "link_layer", str),
         state=lazy(read, "state", word_of),
         phys_state=lazy(read, "phys_state", word_of),
@@ -310,8 +325,8 @@ def _port(
     return found
 
 
-def _model(reader: Reader, device: str) -> str:
-    return if_absent(line(reader, f"{_CLASS}/{device}/device/device"), "")
+def _read_model(reader: Reader, device: str) -> str:
+    return if_absent(read_line(reader, f"{_CLASS}/{device}/device/device"), "")
 
 
 def _of_interfaces(reader: Reader, port: RdmaPort, name: str) -> list[int]:
@@ -320,12 +335,12 @@ def _of_interfaces(reader: Reader, port: RdmaPort, name: str) -> list[int]:
 
 
 def _numbers_of(reader: Reader, folder: str, interfaces: tuple[str, ...], name: str) -> list[int]:
-    found = ((path, line(reader, path)) for path in (f"{folder}/{one}/{name}" for one in interfaces))
-    return [derived(word, path, lambda text: int(text, 0)) for path, word in found if word is not ABSENT]
+    found = ((path, read_line(reader, path)) for path in (f"{folder}/{one}/{name}" for one in interfaces))
+    return [derive(word, path, lambda text: int(text, 0)) for path, word in found if word is not ABSENT]
 
 
 def _is_meant(reader: Reader, facts: Facts, port: RdmaPort, beside: _Beside) -> bool:
-    """Of a port that is not active. Servers have Ethernet ports that nobody has plugged a cable into, with an interface
+    """Of a port that is not active. Servers have Ethernet ports that no one has plugged a cable into, with an interface
     that an installer has switched on, or cards of two ports with one cable, and workstations a used card of InfiniBand:
     such are no fault.
     """
@@ -341,12 +356,12 @@ def _is_meant(reader: Reader, facts: Facts, port: RdmaPort, beside: _Beside) -> 
 
 def _is_second(reader: Reader, port: RdmaPort, beside: _Beside) -> bool:
     """Another function of its card is active, and of no card of its model the one that it is."""
-    card, function = _card(reader, port)
+    card, function = _split_card(reader, port)
     cards, functions = beside.active()
     return function != "" and card in cards and (port.model, function) not in functions
 
 
-def _card(reader: Reader, port: RdmaPort) -> tuple[str, str]:
+def _split_card(reader: Reader, port: RdmaPort) -> tuple[str, str]:
     """`0000:18:00`, `1` of a port at 0000:18:00.1; empty where it has no place on the PCI bus."""
     place = reader.resolve(f"{_CLASS}/{port.name.partition('/')[0]}/device")
     match = _FUNCTION.search(place) if isinstance(place, str) else None

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from hosttune.facts.base import UnknownFact, attempt
 from hosttune.facts.processes import is_daemon
-from hosttune.facts.reading import answered, ask, if_absent, names_in, require_known, text
+from hosttune.facts.reading import ask, if_absent, names_in, read_text, require_known, run_looking
 from hosttune.numbers import parse_digits
 from hosttune.regex import regex
 from hosttune.values import Unreadable
@@ -46,7 +46,7 @@ _BUSY = ("Exceeded MaxStartups", "Not allowed at this time")
 BANNER_S = 10.0  # within which sshd has to say what it is
 
 
-def greeting(address: str, port: int) -> tuple[str, ...]:
+def make_greeting(address: str, port: int) -> tuple[str, ...]:
     """How a Reader is asked for what a server says first (host/greeting.py)."""
     return ("greeting-of", address, str(port))
 
@@ -54,15 +54,15 @@ def greeting(address: str, port: int) -> tuple[str, ...]:
 def default_routes(reader: Reader) -> Mapping[str, tuple[str, ...]]:
     """Family (IPv4, IPv6) -> the interfaces of its default routes; without those that refuse."""
     return {
-        "IPv4": parse_ipv4(if_absent(text(reader, "/proc/net/route"), "")),
-        "IPv6": parse_ipv6(if_absent(text(reader, "/proc/net/ipv6_route"), "")),
+        "IPv4": parse_ipv4(if_absent(read_text(reader, "/proc/net/route"), "")),
+        "IPv6": parse_ipv6(if_absent(read_text(reader, "/proc/net/ipv6_route"), "")),
     }
 
 
 def parse_ipv4(content: str) -> tuple[str, ...]:
     """The interfaces of the default routes of /proc/net/route, each once."""
     rows = [row.split() for row in content.splitlines()[1:]]
-    return _once(
+    return _remove_doubles(
         row[0]
         for row in rows
         if len(row) > 7 and not int(row[1], 16) and not int(row[7], 16) and int(row[3], 16) & (_UP | _REJECT) == _UP
@@ -72,22 +72,22 @@ def parse_ipv4(content: str) -> tuple[str, ...]:
 def parse_ipv6(content: str) -> tuple[str, ...]:
     """The interfaces of the default routes of /proc/net/ipv6_route, each once."""
     rows = [row.split() for row in content.splitlines()]
-    return _once(
+    return _remove_doubles(
         row[9]
         for row in rows
         if len(row) > 9 and not int(row[0], 16) and not int(row[1], 16) and int(row[8], 16) & (_UP | _REJECT) == _UP
     )
 
 
-def _once(names: Iterable[str]) -> tuple[str, ...]:
+def _remove_doubles(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def addresses(reader: Reader, facts: Facts) -> tuple[tuple[str, str], ...]:
+def list_addresses(reader: Reader, facts: Facts) -> tuple[tuple[str, str], ...]:
     """(interface, family) of all that has an address that others reach: of cards, of bonds and VLANs, and of what a
     default route leaves by. The interfaces of containers come and go.
     """
-    found = parse_addresses(answered(reader, ADDRESSES).text)
+    found = parse_addresses(run_looking(reader, ADDRESSES).text)
     lasting = {card.name for card in facts.network.cards} | {
         name for names in default_routes(reader).values() for name in names
     }
@@ -111,7 +111,7 @@ def parse_addresses(printed: str) -> tuple[tuple[str, str], ...]:
 
 
 def _is_lasting(reader: Reader, name: str) -> bool:
-    words = if_absent(text(reader, f"{_CLASS}/{name}/uevent"), "").split()
+    words = if_absent(read_text(reader, f"{_CLASS}/{name}/uevent"), "").split()
     return not {"DEVTYPE=bond", "DEVTYPE=vlan"}.isdisjoint(words)
 
 
@@ -120,7 +120,7 @@ def sshd_sockets(reader: Reader, ports: Iterable[int] = ()) -> Mapping[str, tupl
     families) -> an own address and the port, to ask it there; for certain on ports below 1024 and on `ports`. Raises
     UnknownFact.
     """
-    rows = _listening(_list_listeners(reader, ports))
+    rows = _parse_listening(_list_listeners(reader, ports))
     if not rows:
         return {}
     # The owner of /proc/PID does not tell: it is root for a setuid program that a user started under this name.
@@ -143,9 +143,9 @@ def _list_listeners(reader: Reader, ports: Iterable[int]) -> str:
     ports on which not every user may listen, and of `ports`.
     """
     try:
-        return answered(reader, LISTENERS).text
+        return run_looking(reader, LISTENERS).text
     except UnknownFact as unknown:
-        listed = attempt(answered, reader, listeners_on(ports))
+        listed = attempt(run_looking, reader, listeners_on(ports))
         if isinstance(listed, Unreadable):
             raise unknown from None
         return listed.text
@@ -165,7 +165,7 @@ def _sockets_of(reader: Reader, pid: int) -> Iterator[str]:
             yield match[1]
 
 
-def _listening(printed: str) -> list[tuple[str, tuple[str, int], str]]:
+def _parse_listening(printed: str) -> list[tuple[str, tuple[str, int], str]]:
     """The rows of `ss`: the socket, an own address and the port, and its inode."""
     found = []
     for row in printed.splitlines():
@@ -175,11 +175,11 @@ def _listening(printed: str) -> list[tuple[str, tuple[str, int], str]]:
         number = parse_digits(port, -1)
         if inode and number >= 0:
             name = f"{address.partition('%')[0]}{']' if '%' in address and address[0] == '[' else ''}:{port}"
-            found.append((name, (_own(address), number), inode[1]))
+            found.append((name, (_pick_own(address), number), inode[1]))
     return found
 
 
-def covers(listening: Collection[str], wanted: str) -> bool:
+def covers_socket(listening: Collection[str], wanted: str) -> bool:
     """Whether what `wanted` reaches is reached by one of these sockets, too: a whole family takes each of its
     addresses, and `*` both families.
     """
@@ -190,7 +190,7 @@ def covers(listening: Collection[str], wanted: str) -> bool:
     return four and six if address == "*" else six if address.startswith("[") else four
 
 
-def _own(address: str) -> str:
+def _pick_own(address: str) -> str:
     """An address on which one asks what listens on `address`."""
     bare = address.partition("%")[0].strip("[]")
     return _ALL.get(bare, bare)
@@ -201,13 +201,13 @@ def has_banner(reader: Reader, address: str, port: int) -> bool:
     it say the latter: by connections that do not log in (MaxStartups, PerSourcePenalties). Raises UnknownFact where
     it cannot be asked.
     """
-    answer = ask(reader, greeting(address, port), timeout_s=BANNER_S)
+    answer = ask(reader, make_greeting(address, port), timeout_s=BANNER_S)
     return answer.text.startswith(("SSH-2.0-", *_BUSY))
 
 
 def has_name_server(reader: Reader) -> bool:
     """Whether a name server is set: behind systemd-resolved's stub, one of its own. None is asked."""
-    content = if_absent(text(reader, _RESOLV), "")
+    content = if_absent(read_text(reader, _RESOLV), "")
     if reader.resolve(_RESOLV) == _STUB:
-        content = if_absent(text(reader, _UPLINK), "")
+        content = if_absent(read_text(reader, _UPLINK), "")
     return any(row.split()[:1] == ["nameserver"] and len(row.split()) > 1 for row in content.splitlines())

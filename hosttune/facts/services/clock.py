@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, lazy, shared
-from hosttune.facts.reading import ask, is_there, names_in, parsed, sure
+from hosttune.facts.base import Fact, UnknownFact, lazy, make_shared
+from hosttune.facts.reading import ask, is_there, names_in, parse_or_unknown, require_sure
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
 
@@ -54,7 +54,7 @@ def heard_at(tracking: str) -> float:
 
 def collect(reader: Reader, facts: Facts) -> Clock:
     del facts
-    daemons, tracking = shared(_daemons, reader), shared(_tracking, reader)
+    daemons, tracking = make_shared(_list_daemons, reader), make_shared(_ask_tracking, reader)
 
     def runs_chrony() -> bool:
         return any(name.startswith("chrony") for name in daemons())
@@ -69,18 +69,18 @@ def collect(reader: Reader, facts: Facts) -> Clock:
         return False
 
     def silent_hours() -> float:
-        heard = parsed(heard_at, tracking()) if runs_chrony() else _touched_at(reader)
+        heard = parse_or_unknown(heard_at, tracking()) if runs_chrony() else _touched_at(reader)
         return round(max(0.0, reader.now() - heard) / _HOUR_S, 1) if heard else 0.0
 
     return Clock(is_synchronized=lazy(is_synchronized), silent_hours=lazy(silent_hours), daemons=lazy(daemons))
 
 
 def _touched_at(reader: Reader) -> float:
-    found = sure(reader.stat(SYNCHRONIZED))
+    found = require_sure(reader.stat(SYNCHRONIZED))
     return found.mtime_ns / 1e9 if isinstance(found, Stat) else 0.0
 
 
-def _tracking(reader: Reader) -> str:
+def _ask_tracking(reader: Reader) -> str:
     """What `chronyc -c tracking` prints, of which the last word is known."""
     answer = ask(reader, TRACKING, timeout_s=_TIMEOUT_S)
     said = leap_status(answer.text) if answer.status == 0 else None
@@ -90,6 +90,6 @@ def _tracking(reader: Reader) -> str:
     return answer.text
 
 
-def _daemons(reader: Reader) -> tuple[str, ...]:
+def _list_daemons(reader: Reader) -> tuple[str, ...]:
     running = {name for folder in _GROUPS for name in names_in(reader, folder)}
     return tuple(name.removesuffix(".service") for name in DAEMONS if name in running)

@@ -1,4 +1,4 @@
-"""What becomes of the memory of a program that crashes: who takes it, what bounds it, and how much lies about.
+"""What becomes of the memory of a program that crashes: who takes it, what bounds it, and how much is about.
 
 core(5) (core_pattern, and that a program behind `|` gets a core whatever its limit), proc_pid_limits(5),
 systemd-coredump(8). Ubuntu's apport and kdump-tools write to /var/crash.
@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, lazy
-from hosttune.facts.limits.session_limits import amount
-from hosttune.facts.reading import is_there, line, not_told, require_known, sure
+from hosttune.facts.limits.session_limits import parse_amount
+from hosttune.facts.reading import is_there, not_told, read_line, require_known, require_sure
 from hosttune.facts.storage.mounts import mount_of
 from hosttune.facts.storage.ways import Ways
 from hosttune.frozen import frozen
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _PATTERN = "/proc/sys/kernel/core_pattern"
 _FOLDERS = ("/var/lib/systemd/coredump", "/var/crash")
-_SMALL_BYTES = 1 << 30  # a bound that hurts nobody
+_SMALL_BYTES = 1 << 30  # a bound that hurts no one
 
 
 @frozen
@@ -60,32 +60,32 @@ class CoreDumps(Fact):
 
     @property
     def is_off(self) -> bool:
-        """Nobody gets one: an empty pattern, or one that leads to nothing."""
+        """No one gets one: an empty pattern, or one that leads to nothing."""
         return self.pattern in {"", "/dev/null", "|/bin/false", "|/bin/true"}
 
 
 def collect(reader: Reader, facts: Facts) -> CoreDumps:
     return CoreDumps(
-        pattern=lazy(lambda: require_known(line(reader, _PATTERN), _PATTERN)),
-        unbounded=lazy(lambda: tuple(_unbounded(facts))),
-        kept=lazy(lambda: tuple(_kept(reader, facts))),
+        pattern=lazy(lambda: require_known(read_line(reader, _PATTERN), _PATTERN)),
+        unbounded=lazy(lambda: tuple(_find_unbounded(facts))),
+        kept=lazy(lambda: tuple(_find_kept(reader, facts))),
     )
 
 
-def _unbounded(facts: Facts) -> Iterator[str]:
+def _find_unbounded(facts: Facts) -> Iterator[str]:
     yield from (one.unit for one in facts.limits.job_services if one.core > _SMALL_BYTES)
     core = facts.session_limits["core"]  # in KiB
-    default = ((amount(core.soft), "the default of new sessions"),)
-    given = ((amount(one.given.value), one.given.place) for one in core.lines if one.kind == "soft")
+    default = ((parse_amount(core.soft), "the default of new sessions"),)
+    given = ((parse_amount(one.given.value), one.given.place) for one in core.lines if one.kind == "soft")
     yield from (place for size, place in (*given, *default) if size is not None and size * 1024 > _SMALL_BYTES)
 
 
-def _kept(reader: Reader, facts: Facts) -> Iterator[KeptDumps]:
+def _find_kept(reader: Reader, facts: Facts) -> Iterator[KeptDumps]:
     ways = Ways(reader, facts)
     for path in _FOLDERS:
         if ways.way(path)[1] or not is_there(reader, path):
             continue
-        usage, mount = sure(reader.usage(path)), mount_of(facts.mounts.visible, path)
+        usage, mount = require_sure(reader.usage(path)), mount_of(facts.mounts.visible, path)
         if mount is None:
             raise not_told(reader, f"no file system holds {path}")
         if usage is not ABSENT and not mount.is_network:

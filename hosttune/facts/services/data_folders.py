@@ -1,6 +1,6 @@
 """Folders in which services that run keep what they write: `data_folders.running`, from their own files.
 
-A service whose folder lies below a mount point writes to the disk of the system while nothing is mounted there, and a
+A service whose folder is below a mount point writes to the disk of the system while nothing is mounted there, and a
 mount hides that. Sources: dockerd(8) (data-root), containerd-config.toml(5) (root), kubelet(8) (--root-dir),
 slurm.conf(5) (SlurmdSpoolDir, StateSaveLocation, TmpFS), containers-storage.conf(5) (graphroot), crio.conf(5) (root),
 k3s' and rke2's documentation (data-dir), mysqld(8) (datadir), PostgreSQL's manual (data_directory), mongod.conf
@@ -13,10 +13,10 @@ import posixpath
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, shared
+from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, make_shared
 from hosttune.facts.containers.kubernetes import DAEMONS
 from hosttune.facts.managers import running_services
-from hosttune.facts.reading import names_in, text
+from hosttune.facts.reading import names_in, read_text
 from hosttune.facts.services.docker_binds import docker_binds
 from hosttune.facts.storage.mounts import is_system, mount_below
 from hosttune.facts.storage.ways import Ways
@@ -142,7 +142,7 @@ def _find_running(reader: Reader, facts: Facts) -> Iterator[DataFolder]:
     units, ways = running_services(reader), Ways(reader, facts)
     seen: set[tuple[str, str]] = set()
     for service, unit, path, place in _list_folders(reader, facts, units):
-        folder = _resolved(reader, ways, path)
+        folder = _resolve_path(reader, ways, path)
         if folder.startswith("/") and (unit, folder) not in seen:
             if len(seen) >= _MOST_FOLDERS:
                 raise UnknownFact(f"services that run name more than {_MOST_FOLDERS} folders")
@@ -150,7 +150,7 @@ def _find_running(reader: Reader, facts: Facts) -> Iterator[DataFolder]:
             yield DataFolder(service, unit, folder, place)
 
 
-def _resolved(reader: Reader, ways: Ways, path: str) -> str:
+def _resolve_path(reader: Reader, ways: Ways, path: str) -> str:
     far, is_far = ways.way(path)
     real = far if is_far else reader.resolve(path)
     return posixpath.normpath(real if isinstance(real, str) else path)
@@ -178,8 +178,8 @@ def _list_folders(reader: Reader, facts: Facts, units: frozenset[str]) -> Iterat
             yield from ((one.name, unit, path, place) for path, place in paths_of_unit(reader, facts, unit))
     if "system-postgresql.slice" in units:
         yield from _of_postgresql(reader)
-    if any(name.startswith("libpod-") for name in _listed(reader, "/sys/fs/cgroup/machine.slice")):
-        path = _value(reader, "/etc/containers/storage.conf", "graphroot")
+    if any(name.startswith("libpod-") for name in _list_names(reader, "/sys/fs/cgroup/machine.slice")):
+        path = _read_value(reader, "/etc/containers/storage.conf", "graphroot")
         place = "/etc/containers/storage.conf" if path else ""
         yield PODMAN, "podman.service", path or "/var/lib/containers/storage", place
 
@@ -231,10 +231,10 @@ def _of_kubernetes(reader: Reader, facts: Facts, unit: str) -> Iterator[tuple[st
 def _of_postgresql(reader: Reader) -> Iterator[tuple[str, str, str, str]]:
     """As Debian's postgresql-common lays clusters out: /etc/postgresql/VERSION/NAME."""
     top = "/etc/postgresql"
-    for version in _listed(reader, top)[:16]:
-        for cluster in _listed(reader, f"{top}/{version}")[:16]:
+    for version in _list_names(reader, top)[:16]:
+        for cluster in _list_names(reader, f"{top}/{version}")[:16]:
             file = f"{top}/{version}/{cluster}/postgresql.conf"
-            path, unit = _value(reader, file, "data_directory"), f"postgresql@{version}-{cluster}.service"
+            path, unit = _read_value(reader, file, "data_directory"), f"postgresql@{version}-{cluster}.service"
             usual = f"/var/lib/postgresql/{version}/{cluster}"
             yield "PostgreSQL", unit, path or usual, file if path and path != usual else ""
 
@@ -242,13 +242,13 @@ def _of_postgresql(reader: Reader) -> Iterator[tuple[str, str, str, str]]:
 def _find_setting(reader: Reader, service: _Service) -> tuple[str, str]:
     """(file, folder) that the service's own files say; both empty where they say nothing, or the usual folder."""
     for file in service.files:
-        path = _value(reader, file, service.key)
+        path = _read_value(reader, file, service.key)
         if path and path != service.folder:
             return file, path
     return "", ""
 
 
-def _value(reader: Reader, file: str, key: str) -> str:
+def _read_value(reader: Reader, file: str, key: str) -> str:
     """The last absolute path that a file of `key = value`, `key: value` lines gives for a key."""
     found = ""
     for row in _read_or_empty(reader, file).splitlines():
@@ -305,13 +305,13 @@ class FolderIndex:
 
 
 @lru_cache(maxsize=1)  # each line of fstab asks, also where the answer is that it is not known
-def _indexes(facts: Facts) -> tuple[Callable[[], FolderIndex], Callable[[], FolderIndex]]:
-    return shared(_index_running, facts), shared(_index_named, facts)
+def _make_indexes(facts: Facts) -> tuple[Callable[[], FolderIndex], Callable[[], FolderIndex]]:
+    return make_shared(_index_running, facts), make_shared(_index_named, facts)
 
 
 def running_by_folder(facts: Facts) -> FolderIndex:
     """`data_folders.running`. Raises UnknownFact."""
-    return _indexes(facts)[0]()
+    return _make_indexes(facts)[0]()
 
 
 def _index_running(facts: Facts) -> FolderIndex:
@@ -337,7 +337,7 @@ def _index_named(facts: Facts) -> FolderIndex:
 def units_that_name(facts: Facts, folder: str) -> Iterator[DataFolder]:
     """What any service that runs names at or below a folder, the first of each: it may write there."""
     found: dict[str, DataFolder] = {}
-    for one in _indexes(facts)[1]().within(folder):
+    for one in _make_indexes(facts)[1]().within(folder):
         found.setdefault(one.unit, one)
     yield from found.values()
 
@@ -364,15 +364,15 @@ def waits_for_mount(facts: Facts, unit: str, target: str, mount_unit: str) -> bo
 
 
 def is_within(path: str, folder: str) -> bool:
-    """Whether a path is a folder, or lies below it, by their names."""
+    """Whether a path is a folder, or is below it, by their names."""
     return folder != "/" and f"{path.rstrip('/')}/".startswith(f"{folder.rstrip('/')}/")
 
 
 def _read_or_empty(reader: Reader, path: str) -> str:
-    content = attempt(text, reader, path)
+    content = attempt(read_text, reader, path)
     return content if isinstance(content, str) else ""
 
 
-def _listed(reader: Reader, folder: str) -> tuple[str, ...]:
+def _list_names(reader: Reader, folder: str) -> tuple[str, ...]:
     names = attempt(names_in, reader, folder)
     return names if isinstance(names, tuple) else ()

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, lazy
 from hosttune.facts.processes import program_of
-from hosttune.facts.reading import require_known, sure
-from hosttune.facts.services.systemd_config import settings
+from hosttune.facts.reading import require_known, require_sure
+from hosttune.facts.services.systemd_config import read_settings
 from hosttune.facts.work import is_display
 from hosttune.frozen import frozen
 from hosttune.host.known.unit_folders import ADMIN, LASTING
@@ -39,7 +39,7 @@ class Desktop(Fact):
 def collect(reader: Reader, facts: Facts) -> Desktop:  # noqa: ARG001 - the interface of all subjects
     return Desktop(
         default_target=lazy(_default_target, reader),
-        display_servers=lazy(_servers, reader),
+        display_servers=lazy(_find_servers, reader),
         may_suspend=lazy(_may_suspend, reader),
         idle_action=lazy(_idle_action, reader),
     )
@@ -47,13 +47,13 @@ def collect(reader: Reader, facts: Facts) -> Desktop:  # noqa: ARG001 - the inte
 
 def _default_target(reader: Reader) -> str:
     for folder in LASTING:
-        target = sure(reader.link(f"{folder}/default.target"))
+        target = require_sure(reader.link(f"{folder}/default.target"))
         if target is not ABSENT:
             return target.rpartition("/")[2]
     return "graphical.target"  # systemd.special(7): what an installation without a link has
 
 
-def _servers(reader: Reader) -> tuple[str, ...]:
+def _find_servers(reader: Reader) -> tuple[str, ...]:
     if reader.persistent_only:
         return ()
     found = require_known(reader.processes(), "the list of processes")
@@ -69,12 +69,12 @@ def _servers(reader: Reader) -> tuple[str, ...]:
 
 
 def _may_suspend(reader: Reader) -> bool:
-    if settings(reader, "sleep.conf", "Sleep").get("AllowSuspend", ("yes", ""))[0].lower() in _NEVER:
+    if read_settings(reader, "sleep.conf", "Sleep").get("AllowSuspend", ("yes", ""))[0].lower() in _NEVER:
         return False
-    links = [sure(reader.link(f"{ADMIN}/{name}")) for name in ("sleep.target", "suspend.target")]
+    links = [require_sure(reader.link(f"{ADMIN}/{name}")) for name in ("sleep.target", "suspend.target")]
     return "/dev/null" not in links
 
 
 def _idle_action(reader: Reader) -> str:
-    action, path = settings(reader, "logind.conf", "Login").get("IdleAction", ("ignore", ""))
+    action, path = read_settings(reader, "logind.conf", "Login").get("IdleAction", ("ignore", ""))
     return f"{action} ({path})" if action in _IDLE_ACTIONS else ""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, lazy, shared
+from hosttune.facts.base import Fact, lazy, make_shared
 from hosttune.facts.reading import is_there
 from hosttune.frozen import frozen
 
@@ -34,16 +34,16 @@ class SystemdJournal(Fact):
 
 
 def collect(reader: Reader, facts: Facts) -> SystemdJournal:
-    values = shared(lambda: facts.unit_settings[_STORAGE].values)
-    has_folder = shared(is_there, reader, FOLDER)
+    values = make_shared(lambda: facts.unit_settings[_STORAGE].values)
+    has_folder = make_shared(is_there, reader, FOLDER)
     return SystemdJournal(
-        storage=lazy(lambda: _last(values())),
+        storage=lazy(lambda: _get_last(values())),
         has_folder=lazy(has_folder),
-        is_kept=lazy(lambda: _is_kept(_last(one for one in values() if one.file_name != _OURS), has_folder)),
+        is_kept=lazy(lambda: _is_kept(_get_last(one for one in values() if one.file_name != _OURS), has_folder)),
     )
 
 
-def _last(values: Iterable[Placed]) -> str:
+def _get_last(values: Iterable[Placed]) -> str:
     return (["auto", *(one.value.lower() for one in values if one.value)])[-1]
 
 

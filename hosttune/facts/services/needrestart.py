@@ -12,7 +12,7 @@ import re
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, lazy
-from hosttune.facts.reading import names_in, texts
+from hosttune.facts.reading import names_in, read_texts
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 
@@ -61,12 +61,12 @@ class Needrestart(Fact):
 
 
 def collect(reader: Reader, facts: Facts) -> Needrestart:  # noqa: ARG001 - the interface of all subjects
-    return Needrestart(lazy(_settings, reader))
+    return Needrestart(lazy(_read_settings, reader))
 
 
-def _settings(reader: Reader) -> tuple[NeedrestartSetting, ...]:
+def _read_settings(reader: Reader) -> tuple[NeedrestartSetting, ...]:
     listed = sorted(name for name in names_in(reader, FOLDER) if name.endswith(".conf"))
-    contents = texts(reader, (MAIN, *(f"{FOLDER}/{name}" for name in listed)))
+    contents = read_texts(reader, (MAIN, *(f"{FOLDER}/{name}" for name in listed)))
     return tuple(one for path, content in contents for one in settings_in(content, path))
 
 
@@ -86,20 +86,20 @@ def settings_in(content: str, file: str) -> tuple[NeedrestartSetting, ...]:
 
 
 def _of_table(rest: str, file: str) -> Iterator[NeedrestartSetting]:
-    """What stands behind `$nrconf{override_rc}`: an entry, a new table, or the old one inside of a new one."""
+    """What is behind `$nrconf{override_rc}`: an entry, a new table, or the old one inside of a new one."""
     if key := _KEY.match(rest):
-        yield _entry(key, file)
+        yield _parse_entry(key, file)
     elif re.match(r"\s*=\s*\{\s*%\{\s*$", rest):
         return  # `= { %{$nrconf{override_rc}}, ...`: what was there stays
     elif re.match(r"\s*=\s*\{", rest) or re.match(r"\s*\}\s*,", rest):
         if rest.lstrip().startswith("="):
             yield NeedrestartSetting(file, "clear")
-        yield from (_entry(pair, file) for pair in _PAIR.finditer(rest))
+        yield from (_parse_entry(pair, file) for pair in _PAIR.finditer(rest))
     else:
         yield NeedrestartSetting(file, "unclear", pattern=" ".join(rest.split())[:_SHOWN])
 
 
-def _entry(match: re.Match[str], file: str) -> NeedrestartSetting:
+def _parse_entry(match: re.Match[str], file: str) -> NeedrestartSetting:
     pattern = next((one for one in match.group(1, 2, 4) if one is not None), "")
     flags = f"(?{match[5]})" if match[5] else ""
     has_few_ways = len(_CHOICE.findall(pattern)) <= _MOST_CHOICES and pattern.count("|") <= _MOST_BRANCHES
@@ -113,7 +113,7 @@ def _entry(match: re.Match[str], file: str) -> NeedrestartSetting:
 
 
 def mode_of(settings: Iterable[NeedrestartSetting]) -> NeedrestartSetting | None:
-    """The last word about what happens to services that nobody excepted."""
+    """The last word about what happens to services that no one excepted."""
     return next((one for one in reversed(tuple(settings)) if one.what == "restart"), None)
 
 

@@ -1,4 +1,4 @@
-"""systemd-oomd: whether it runs, below which units it kills, and which GPU work lies there.
+"""systemd-oomd: whether it runs, below which units it kills, and which GPU work is there.
 
 It watches the units whose ManagedOOMSwap= or ManagedOOMMemoryPressure= is `kill`, and kills one control group below
 such a unit, with all that is in it; ManagedOOMPreference=avoid or omit, of a group that root owns, spares that group
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, shared
+from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, make_shared
 from hosttune.facts.reading import ask, if_absent, names_in
 from hosttune.frozen import frozen
 from hosttune.regex import regex
@@ -64,7 +64,7 @@ def parse_show(output: str) -> dict[str, dict[str, str]]:
 
 
 def units_of(cgroup: str) -> tuple[str, ...]:
-    """The units of the system's manager that a control group lies in, outermost first; what a user's manager started
+    """The units of the system's manager that a control group is in, outermost first; what a user's manager started
     below user@UID.service is its own, and unknown to systemctl.
     """
     found: list[str] = ["-.slice"]
@@ -78,13 +78,15 @@ def units_of(cgroup: str) -> tuple[str, ...]:
 
 
 def collect(reader: Reader, facts: Facts) -> Oomd:
-    processes = shared(_gpu_processes, reader, facts)
-    shown = shared(_shown, reader, processes)
-    watched = shared(lambda: {name: why for name in sorted(shown()) if (why := _why(shown()[name], facts))})
+    processes = make_shared(_gpu_processes, reader, facts)
+    shown = make_shared(_ask_properties, reader, processes)
+    watched = make_shared(
+        lambda: {name: why for name in sorted(shown()) if (why := _why_watched(shown()[name], facts))}
+    )
     return Oomd(
         is_active=lazy(_is_active, reader),
         watched=lazy(lambda: tuple(OomdUnit(*one) for one in watched().items())),
-        endangered=lazy(lambda: _endangered(processes(), shown(), watched())),
+        endangered=lazy(lambda: _find_endangered(processes(), shown(), watched())),
     )
 
 
@@ -92,13 +94,13 @@ def _is_active(reader: Reader) -> bool:
     return not reader.persistent_only and SERVICE in names_in(reader, f"{_GROUPS}/system.slice")
 
 
-def _shown(reader: Reader, processes: Callable[[], tuple[Process, ...]]) -> dict[str, dict[str, str]]:
-    """Unit -> its properties, of those that may be watched; nothing where nobody watches."""
+def _ask_properties(reader: Reader, processes: Callable[[], tuple[Process, ...]]) -> dict[str, dict[str, str]]:
+    """Unit -> its properties, of those that may be watched; nothing where no one watches."""
     if not _is_active(reader):
         return {}
     listed = attempt(processes)
     held = listed if isinstance(listed, tuple) else ()
-    units = {*SLICES, *_sessions(reader), *(unit for one in held for unit in units_of(one.cgroup))}
+    units = {*SLICES, *_list_sessions(reader), *(unit for one in held for unit in units_of(one.cgroup))}
     answer = ask(reader, show_command(units), timeout_s=_TIMEOUT_S)
     shown = parse_show(answer.text)
     if not shown:
@@ -121,20 +123,20 @@ def _has_swap(facts: Facts) -> bool:
         return True
 
 
-def _sessions(reader: Reader) -> tuple[str, ...]:
+def _list_sessions(reader: Reader) -> tuple[str, ...]:
     """The managers of users that are logged in: user@1000.service."""
     slices = (name for name in names_in(reader, f"{_GROUPS}/user.slice") if name.startswith("user-"))
     inside = (unit for name in slices for unit in names_in(reader, f"{_GROUPS}/user.slice/{name}"))
     return tuple(unit for unit in inside if unit.startswith("user@"))
 
 
-def _why(properties: dict[str, str], facts: Facts) -> str:
+def _why_watched(properties: dict[str, str], facts: Facts) -> str:
     reasons = [("ManagedOOMSwap", "swap")] if _has_swap(facts) else []
     reasons.append(("ManagedOOMMemoryPressure", "memory pressure"))
     return " and ".join(word for key, word in reasons if properties.get(key) == "kill")
 
 
-def _endangered(
+def _find_endangered(
     processes: Iterable[Process], shown: dict[str, dict[str, str]], watched: dict[str, str]
 ) -> tuple[Endangered, ...]:
     found = []

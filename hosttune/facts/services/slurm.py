@@ -12,8 +12,8 @@ import posixpath
 import re
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, keep_known, lazy, shared
-from hosttune.facts.reading import if_absent, is_there, not_told, parsed, text
+from hosttune.facts.base import Fact, UnknownFact, keep_known, lazy, make_shared
+from hosttune.facts.reading import if_absent, is_there, not_told, parse_or_unknown, read_text
 from hosttune.facts.slurm_conf import (
     CONFIGLESS,
     SLURM_CONF,
@@ -80,7 +80,7 @@ class Slurm(Fact):
     missing_devices: tuple[str, ...]  # files that gres.conf names for this node and that are not there
     is_shared: bool  # several jobs can run here at once
     unconstrained: tuple[str, ...]  # of ConstrainDevices, ConstrainRAMSpace, ConstrainCores those that are not in force
-    uses_cgroups: bool  # TaskPlugin names task/cgroup, without which cgroup.conf binds nobody
+    uses_cgroups: bool  # TaskPlugin names task/cgroup, without which cgroup.conf binds no one
     health_program: str  # empty for none
     health_interval_s: int  # 0: it does not run again
     health_bound_s: int  # the longest time that this program, a script, gives what it starts; 0 where it names none
@@ -137,7 +137,7 @@ def short_of(wanted: Mapping[str, int], profiles: Sequence[str] | None) -> tuple
 
 def cpus_of(values: Mapping[str, str]) -> int:
     """The processors that a node's line asks for. Raises ValueError for a number that is none."""
-    numbers = {key: _number(values[key]) for key in _OF_CPUS if key in values}
+    numbers = {key: _parse_number(values[key]) for key in _OF_CPUS if key in values}
     cpus = numbers.get("cpus", numbers.get("procs", 0))
     sockets = numbers.get("sockets", numbers.get("boards", 1) * numbers.get("socketsperboard", 0))
     if not sockets and cpus:
@@ -147,7 +147,7 @@ def cpus_of(values: Mapping[str, str]) -> int:
     return max(cpus, made)
 
 
-def _number(word: str) -> int:
+def _parse_number(word: str) -> int:
     number = parse_digits(word, -1)
     if number < 0:
         raise ValueError(f"slurm.conf says {word[:40]!r} where a number stands")
@@ -160,20 +160,20 @@ class _SlurmFiles:
     def __init__(self, reader: Reader, facts: Facts) -> None:
         self.reader = reader
         self.facts = facts
-        self.arguments = shared(self._arguments)
-        self.conf = shared(self._conf)
-        self.rows = shared(lambda: tuple(slurm_rows(self.conf(), self._content)))
-        self.settings = shared(lambda: settings_of(self.rows()))
-        self.line = shared(self._line)
-        self.gres_conf = shared(lambda: f"{posixpath.dirname(self.conf())}/gres.conf")
-        self.gres = shared(lambda: tuple(slurm_rows(self.gres_conf(), self._content)))
-        self.cgroup = shared(
+        self.arguments = make_shared(self._arguments)
+        self.conf = make_shared(self._conf)
+        self.rows = make_shared(lambda: tuple(slurm_rows(self.conf(), self._content)))
+        self.settings = make_shared(lambda: settings_of(self.rows()))
+        self.line = make_shared(self._line)
+        self.gres_conf = make_shared(lambda: f"{posixpath.dirname(self.conf())}/gres.conf")
+        self.gres = make_shared(lambda: tuple(slurm_rows(self.gres_conf(), self._content)))
+        self.cgroup = make_shared(
             lambda: settings_of(slurm_rows(f"{posixpath.dirname(self.conf())}/cgroup.conf", self._content))
         )
-        self.own_gres = shared(self._own_gres)
+        self.own_gres = make_shared(self._own_gres)
 
     def _content(self, path: str) -> str:
-        return if_absent(text(self.reader, path), "")
+        return if_absent(read_text(self.reader, path), "")
 
     def _arguments(self) -> Mapping[str, str]:
         """The options of slurmd that name a file or the node; of one that does not run there are none."""
@@ -209,7 +209,7 @@ class _SlurmFiles:
         told = self.arguments()
         short = told.get("name") or self.facts.host.hostname.partition(".")[0]
         for row in with_defaults(self.rows(), "nodename"):
-            if name := parsed(_name_in, row, short, self.facts.host.hostname):
+            if name := parse_or_unknown(_name_in, row, short, self.facts.host.hostname):
                 return name, row
         if "dynamic" in told:
             return "", None
@@ -221,12 +221,12 @@ class _SlurmFiles:
         return row.values.get(key, "") if row else ""
 
     def number(self, key: str) -> int:
-        return parsed(_number, self.value(key) or "0")
+        return parse_or_unknown(_parse_number, self.value(key) or "0")
 
     def _own_gres(self) -> tuple[SlurmRow, ...]:
         """The lines of gres.conf that are about this node, or all."""
         name = self.line()[0]
-        return tuple(row for row in self.gres() if parsed(_is_about, row, name))
+        return tuple(row for row in self.gres() if parse_or_unknown(_is_about, row, name))
 
     def autodetect(self) -> str:
         rows = self.own_gres()
@@ -250,7 +250,7 @@ class _SlurmFiles:
 
     def missing_devices(self) -> tuple[str, ...]:
         named = (_devices_of(row) for row in self.own_gres())
-        files = [path for one in named if one for path in parsed(hosts_in, one)]
+        files = [path for one in named if one for path in parse_or_unknown(hosts_in, one)]
         return keep_known(
             lambda path: () if is_there(self.reader, path) else (path,), dict.fromkeys(files[:_MOST_DEVICES])
         )
@@ -265,7 +265,7 @@ class _SlurmFiles:
     def uses_cgroups(self) -> bool:
         return "cgroup" in self.setting("TaskPlugin").lower()
 
-    def unconstrained(self) -> tuple[str, ...]:
+    def list_unconstrained(self) -> tuple[str, ...]:
         in_force = (
             {key for key, value in self.cgroup().items() if value.lower() == "yes"} if self.uses_cgroups() else ()
         )
@@ -289,7 +289,7 @@ class _SlurmFiles:
         bounds = (int(number) * (60 if unit == "m" else 1) for number, unit in _BOUND.findall(script))
         return max(bounds, default=0)
 
-    def propagated(self) -> tuple[str, ...]:
+    def list_propagated(self) -> tuple[str, ...]:
         names = ("MEMLOCK", "NOFILE")
         excepted = self.setting("PropagateResourceLimitsExcept").upper().replace(" ", "").split(",")
         if excepted != [""]:
@@ -340,13 +340,13 @@ def _devices_of(row: SlurmRow) -> str:
 def collect(reader: Reader, facts: Facts) -> Slurm:
     files = _SlurmFiles(reader, facts)
     row: Callable[[], SlurmRow | None] = lambda: files.line()[1]  # noqa: E731 - as short as it is
-    gpus = shared(lambda: gpus_of(files.value("gres")))
+    gpus = make_shared(lambda: gpus_of(files.value("gres")))
     return Slurm(
         conf=lazy(files.conf),
         node=lazy(lambda: files.line()[0]),
         names=lazy(files.value, "nodename"),
         place=lazy(lambda: getattr(row(), "place", "")),
-        cpus=lazy(lambda: parsed(cpus_of, getattr(row(), "values", {}))),
+        cpus=lazy(lambda: parse_or_unknown(cpus_of, getattr(row(), "values", {}))),
         real_memory_mib=lazy(files.number, "realmemory"),
         memory_mib=lazy(lambda: (facts.memory.total_bytes + facts.memory.gpu_bytes) // _MIB),
         memory_percent=lazy(files.memory_percent),
@@ -366,10 +366,10 @@ def collect(reader: Reader, facts: Facts) -> Slurm:
         wants_plain_nvml=lazy(files.wants_plain_nvml),
         missing_devices=lazy(files.missing_devices),
         is_shared=lazy(files.is_shared),
-        unconstrained=lazy(files.unconstrained),
+        unconstrained=lazy(files.list_unconstrained),
         uses_cgroups=lazy(files.uses_cgroups),
         health_program=lazy(files.health_program),
-        health_interval_s=lazy(lambda: parsed(_number, files.setting("HealthCheckInterval", "0"))),
+        health_interval_s=lazy(lambda: parse_or_unknown(_parse_number, files.setting("HealthCheckInterval", "0"))),
         health_bound_s=lazy(files.health_bound_s),
-        propagated=lazy(files.propagated),
+        propagated=lazy(files.list_propagated),
     )

@@ -10,10 +10,10 @@ from __future__ import annotations
 import posixpath
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, lazy, shared
+from hosttune.facts.base import Fact, UnknownFact, lazy, make_shared
 from hosttune.facts.globs import fits_glob
 from hosttune.facts.placed import Placed
-from hosttune.facts.reading import if_absent, is_there, names_in, text
+from hosttune.facts.reading import if_absent, is_there, names_in, read_text
 from hosttune.frozen import frozen
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Sshd(Fact):
 
 def collect(reader: Reader, facts: Facts) -> Sshd:  # noqa: ARG001 - the interface of all subjects
     rows = _read_settings(reader, CONFIG, _Includes())
-    found = shared(lambda: next((one for key, one in rows if key == "usepam"), None))
+    found = make_shared(lambda: next((one for key, one in rows if key == "usepam"), None))
     return Sshd(
         is_installed=lazy(is_there, reader, CONFIG),
         uses_pam=lazy(lambda: (one := found()) is not None and one.value.lower() == "yes"),
@@ -65,7 +65,7 @@ class _Includes:
 def _read_settings(reader: Reader, path: str, seen: _Includes) -> Iterator[tuple[str, Placed]]:
     """(key in lower case, value) of all that holds for every connection, in the order in which sshd reads it."""
     seen.files.add(path)
-    for number, row in enumerate(if_absent(text(reader, path), "").splitlines(), 1):
+    for number, row in enumerate(if_absent(read_text(reader, path), "").splitlines(), 1):
         words = row.replace("=", " ", 1).split()
         if not words or words[0].startswith("#"):
             continue

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.facts.reading import if_absent, names_in, text, texts
-from hosttune.facts.services.unit_files import assignments
+from hosttune.facts.reading import if_absent, names_in, read_text, read_texts
+from hosttune.facts.services.unit_files import parse_assignments
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,14 +22,14 @@ _ROOTS = ("/etc/systemd", "/run/systemd", "/usr/local/lib/systemd", "/usr/lib/sy
 
 def parse(content: str, section: str) -> Mapping[str, str]:
     """KEY=VALUE of one section; the last of several counts."""
-    return {key: value for _, its, key, value in assignments(content) if its == section}
+    return {key: value for _, its, key, value in parse_assignments(content) if its == section}
 
 
-def settings(reader: Reader, name: str, section: str) -> Mapping[str, tuple[str, str]]:
+def read_settings(reader: Reader, name: str, section: str) -> Mapping[str, tuple[str, str]]:
     """Key -> (value, the file that sets it last), of `name` (logind.conf)."""
     found: dict[str, tuple[str, str]] = {}
     for path in files_of(reader, name):
-        content = if_absent(text(reader, path), "")
+        content = if_absent(read_text(reader, path), "")
         found |= {key: (value, path) for key, value in parse(content, section).items()}
     return found
 
@@ -40,5 +40,5 @@ def files_of(reader: Reader, name: str) -> tuple[str, ...]:
     files: dict[str, str] = {}
     for root in reversed(roots):
         files |= {one: f"{root}/{name}.d/{one}" for one in names_in(reader, f"{root}/{name}.d")}
-    main = next((path for path, _ in texts(reader, (f"{root}/{name}" for root in roots))), "")
+    main = next((path for path, _ in read_texts(reader, (f"{root}/{name}" for root in roots))), "")
     return (*filter(None, (main,)), *(files[one] for one in sorted(files) if one.endswith(".conf")))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.kernel.sysctl import normal_key
-from hosttune.facts.reading import if_absent, line, text
+from hosttune.facts.reading import if_absent, read_line, read_text
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 from hosttune.values import ABSENT
@@ -83,7 +83,7 @@ def parse_profile(content: str) -> TunedProfile:
 
 def active_profile(reader: Reader) -> str:
     """The name of the active profile; several names, parted by a blank, are merged profiles; empty for none."""
-    return if_absent(line(reader, "/etc/tuned/active_profile"), "")
+    return if_absent(read_line(reader, "/etc/tuned/active_profile"), "")
 
 
 def settings_of(reader: Reader, names: str) -> tuple[Mapping[str, str], Mapping[str, str]]:
@@ -100,7 +100,7 @@ def settings_of(reader: Reader, names: str) -> tuple[Mapping[str, str], Mapping[
         if name in seen:
             continue
         seen.add(name)
-        profile = parse_profile(_content(reader, name))
+        profile = parse_profile(_read_content(reader, name))
         for key, value in profile.sysctls.items():
             keys.setdefault(key, value)
         for pattern, value in profile.sysfs.items():
@@ -109,8 +109,8 @@ def settings_of(reader: Reader, names: str) -> tuple[Mapping[str, str], Mapping[
     return dict(sorted(keys.items())), dict(sorted(files.items()))
 
 
-def _content(reader: Reader, name: str) -> str:
+def _read_content(reader: Reader, name: str) -> str:
     for folder in _FOLDERS:
-        if (content := text(reader, f"{folder}/{name}/tuned.conf")) is not ABSENT:
+        if (content := read_text(reader, f"{folder}/{name}/tuned.conf")) is not ABSENT:
             return content
     raise UnknownFact(f"the TuneD profile {name} has no tuned.conf")

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from hosttune.facts.globs import fits_glob
-from hosttune.facts.reading import if_absent, names_in, text
+from hosttune.facts.reading import if_absent, names_in, read_text
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
 from hosttune.host.known.unit_folders import ADMIN, CONTROL, RUNTIME, SPLIT, VENDOR
@@ -75,7 +75,7 @@ class UnitFiles:
         return (real if path else name), path
 
     def content(self, path: str) -> str:
-        return if_absent(text(self.reader, path), "")
+        return if_absent(read_text(self.reader, path), "")
 
     def state(self, name: str) -> tuple[str, str, str]:
         """(name behind aliases, path of the unit file, state as `systemctl is-enabled` prints it)."""
@@ -99,7 +99,7 @@ class UnitFiles:
         return self._find(name)[1]
 
     def _find(self, name: str) -> tuple[str, str, bool]:
-        """(real name, path, whether the file lies outside of the search path and is only linked into it)."""
+        """(real name, path, whether the file is outside of the search path and is only linked into it)."""
         for _ in range(10):  # aliases of aliases; a loop ends as not found
             path = next((f"{folder}/{name}" for folder in self.folders if self._has(folder, name)), "")
             if not path:
@@ -173,7 +173,7 @@ def template_of(name: str) -> str:
     return f"{prefix}@{dot}{suffix}" if at and instance else ""
 
 
-def assignments(content: str) -> Iterator[tuple[int, str, str, str]]:
+def parse_assignments(content: str) -> Iterator[tuple[int, str, str, str]]:
     """(line from 1, section, key, value) of every assignment in a file of systemd, be it a unit or a configuration, an
     empty value for a reset (systemd.syntax(7)): a backslash at the end of a line continues it, and comments stand on
     lines of their own.
@@ -198,7 +198,7 @@ def assignments(content: str) -> Iterator[tuple[int, str, str, str]]:
 
 def install_keys(content: str) -> tuple[str, ...]:
     """The keys of the [Install] section that have a value."""
-    return tuple(key for _, section, key, value in assignments(content) if section == "Install" and value)
+    return tuple(key for _, section, key, value in parse_assignments(content) if section == "Install" and value)
 
 
 def drop_in_folders(name: str) -> tuple[str, ...]:

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, lazy, shared
+from hosttune.facts.base import Fact, UnknownFact, lazy, make_shared
 from hosttune.facts.lookups import Lookup
 from hosttune.facts.placed import Placed
-from hosttune.facts.reading import texts
+from hosttune.facts.reading import read_texts
 from hosttune.facts.services.systemd_config import files_of
-from hosttune.facts.services.unit_files import UnitFiles, assignments, is_mask
+from hosttune.facts.services.unit_files import UnitFiles, is_mask, parse_assignments
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 
@@ -36,7 +36,7 @@ class UnitSetting(Fact):
 
     @property
     def standing(self) -> tuple[Placed, ...]:
-        """Of a list what stands after every reset."""
+        """Of a list what is after every reset."""
         return self.standing_without("")
 
     def standing_without(self, path: str) -> tuple[Placed, ...]:
@@ -76,17 +76,21 @@ def _values_in(texts: Iterable[tuple[str, str]]) -> Mapping[tuple[str, str], tup
     """All that the files say, by section and key: each is read once, however many keys rules ask for."""
     found: dict[tuple[str, str], list[Placed]] = {}
     for path, content in texts:
-        for line, section, key, value in assignments(content):
+        for line, section, key, value in parse_assignments(content):
             found.setdefault((section, key), []).append(Placed(value, path, line))
     return {name: tuple(values) for name, values in found.items()}
 
 
 def collect(reader: Reader, facts: Facts) -> UnitSettings:  # noqa: ARG001 - the interface of all subjects
     units = UnitFiles(reader)
-    files = Lookup(lambda name: shared(_conf, reader, name) if name.endswith(".conf") else shared(_unit, units, name))
+    files = Lookup(
+        lambda name: (
+            make_shared(_read_conf, reader, name) if name.endswith(".conf") else make_shared(_read_unit, units, name)
+        )
+    )
 
     def look(name: str) -> UnitSetting:
-        found = shared(_found, files, name)
+        found = make_shared(_look_up_unit, files, name)
         return UnitSetting(
             exists=lazy(lambda: found().exists),
             is_masked=lazy(lambda: found().is_masked),
@@ -96,18 +100,18 @@ def collect(reader: Reader, facts: Facts) -> UnitSettings:  # noqa: ARG001 - the
     return UnitSettings(Lookup(look))
 
 
-def _found(files: Lookup[Callable[[], _UnitFiles]], name: str) -> _UnitFiles:
+def _look_up_unit(files: Lookup[Callable[[], _UnitFiles]], name: str) -> _UnitFiles:
     if fault := UnitSettings.name_fault(name):
         raise UnknownFact(fault[0])
     return files[name.partition("/")[0]]()
 
 
-def _unit(files: UnitFiles, name: str) -> _UnitFiles:
+def _read_unit(files: UnitFiles, name: str) -> _UnitFiles:
     real, fragment = files.find(name)
     paths = (fragment, *files.drop_ins(real)) if fragment else ()
     is_masked = bool(fragment) and is_mask(files.reader, fragment)
     return _UnitFiles(bool(fragment), is_masked, _values_in((path, files.content(path)) for path in paths))
 
 
-def _conf(reader: Reader, name: str) -> _UnitFiles:
-    return _UnitFiles(exists=True, is_masked=False, values=_values_in(texts(reader, files_of(reader, name))))
+def _read_conf(reader: Reader, name: str) -> _UnitFiles:
+    return _UnitFiles(exists=True, is_masked=False, values=_values_in(read_texts(reader, files_of(reader, name))))

@@ -54,7 +54,7 @@ class Unit(Fact):
 
     @property
     def is_enabled(self) -> bool:
-        """Whether somebody enabled it for good (not static, not only until the next boot)."""
+        """Whether someone enabled it for good (not static, not only until the next boot)."""
         return self.enabled_state == "enabled"
 
 
@@ -84,11 +84,11 @@ def parse_show(output: str, names: Iterable[str]) -> Mapping[str, Unit]:
     for paragraph in output.split("\n\n"):
         values = dict(row.partition("=")[::2] for row in paragraph.splitlines() if "=" in row)
         for name in wanted & {values.get("Id", ""), *values.get("Names", "").split()}:
-            units[name] = _shown(name, values)
+            units[name] = _make_unit(name, values)
     return units
 
 
-def _shown(name: str, values: Mapping[str, str]) -> Unit:
+def _make_unit(name: str, values: Mapping[str, str]) -> Unit:
     load = values.get("LoadState", "")
     preset = values.get("UnitFilePreset", "")
     return Unit(

@@ -1,4 +1,4 @@
-"""Disks, file systems, mounts, and what lies on them."""
+"""Disks, file systems, mounts, and what is on them."""
 
 from __future__ import annotations
 

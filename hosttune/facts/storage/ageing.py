@@ -81,7 +81,7 @@ class Ageing(Fact):
 
 def collect(reader: Reader, facts: Facts) -> Ageing:
     look = _AgeingReader(reader, facts)
-    for part in (look.tmpfiles, look.named, look.cron, look.units, look.slurm, look.users):
+    for part in (look.tmpfiles, look.read_named, look.cron, look.units, look.slurm, look.users):
         part()
     return Ageing(tuple(dict.fromkeys(look.rules)), tuple(dict.fromkeys(look.hidden)))
 
@@ -111,18 +111,18 @@ class _AgeingReader(Files):
     def tmpfiles(self) -> None:
         # Before /usr was merged, /lib was a folder of its own; now it is a link.
         split = () if isinstance(self.reader.link("/lib"), str) else ("/lib/tmpfiles.d",)
-        files = self.told(_TMPFILES[0], drop_ins, self.reader, (*_TMPFILES, *split))
+        files = self.ask_path(_TMPFILES[0], drop_ins, self.reader, (*_TMPFILES, *split))
         self._add(select((path, parse_tmpfiles(self.content(path))) for path in (() if files is ABSENT else files)))
 
-    def named(self) -> None:
+    def read_named(self) -> None:
         """Debian's tmpreaper cleans daily as its file says, while its cron script is there."""
         if isinstance(self.reader.stat("/etc/cron.daily/tmpreaper"), Stat):
             self._add(parse_tmpreaper(self.content("/etc/tmpreaper.conf"), "/etc/tmpreaper.conf"))
-        self._parsed("/etc/cachefilesd.conf", parse_cachefilesd)
+        self._parse_file("/etc/cachefilesd.conf", parse_cachefilesd)
         for name in self.names("/etc/robinhood.d"):
-            self._parsed(f"/etc/robinhood.d/{name}", parse_robinhood)
+            self._parse_file(f"/etc/robinhood.d/{name}", parse_robinhood)
 
-    def _parsed(self, path: str, parse: Callable[[str, str], tuple[AgeRule, ...]]) -> None:
+    def _parse_file(self, path: str, parse: Callable[[str, str], tuple[AgeRule, ...]]) -> None:
         self._add(parse(self.content(path), path))
 
     def cron(self) -> None:
@@ -134,7 +134,7 @@ class _AgeingReader(Files):
             is_table = path.startswith(("/etc/crontab", "/etc/cron.d/"))
             kind = "table" if is_table else "anacrontab" if path == _TABLES[1] else "script"
             self._job(path, self.content(path), kind)
-        # The smallest first, so that nobody's large one keeps those of others from being read.
+        # The smallest first, so that no one's large one keeps those of others from being read.
         for size, name in sorted((self._size(f"{SPOOL}/{name}"), name) for name in self.names(SPOOL)):
             if self.has_left(name, size, f"{SPOOL}/{name}"):
                 self._job(f"{SPOOL}/{name}", self.content(f"{SPOOL}/{name}"), "crontab", name)
@@ -148,13 +148,13 @@ class _AgeingReader(Files):
         for folder in _UNITS:
             self._units(self._unit_paths(folder, self.names(folder)))
         folders = (PACKAGES,) if isinstance(self.reader.link("/lib"), str) else (PACKAGES, SPLIT)
-        started = {unit for folder in (*_UNITS, *folders) for unit in self._timed(folder)}
+        started = {unit for folder in (*_UNITS, *folders) for unit in self._list_timed(folder)}
         patterns = [unit for unit in started if _WILD.search(unit)]
         for folder in folders:
             names = self.names(folder)
             self._units(f"{folder}/{name}" for name in names if _is_started(name, started, patterns))
 
-    def _timed(self, folder: str) -> Iterator[str]:
+    def _list_timed(self, folder: str) -> Iterator[str]:
         """The services that timers start, as patterns: of an instance its template, too; a specifier is anything."""
         for name in self.names(folder):
             unit, _, kind = name.removesuffix(".d").rpartition(".")

@@ -90,7 +90,7 @@ def age_of(spelled: str) -> tuple[str, bool]:
 
 
 def tree_of(path: str) -> str:
-    """The folder in which all that a pattern means lies: up to the first wildcard, variable or unknown specifier; / for
+    """The folder in which all that a pattern means is: up to the first wildcard, variable or unknown specifier; / for
     what is no absolute path."""
     parts = []
     for part in _SPECIFIER.sub(lambda match: _SPECIFIERS.get(match[0], match[0]), path).split("/"):
@@ -127,7 +127,9 @@ def parse_tmpreaper(content: str, name: str) -> tuple[AgeRule, ...]:
     age = values.get("TMPREAPER_TIME", ("7d", 1))[0] or "7d"
     options = values.get("TMPREAPER_ADDITIONALOPTIONS", ("", 1))[0].split()
     uses_atime = not {"--mtime", "-m"} & set(options)
-    return tuple(AgeRule(tree_of(plain(folder)), age, f"{name}:{number}", uses_atime) for folder in folders.split())
+    return tuple(
+        AgeRule(tree_of(normalize_path(folder)), age, f"{name}:{number}", uses_atime) for folder in folders.split()
+    )
 
 
 def parse_cachefilesd(content: str, name: str) -> tuple[AgeRule, ...]:
@@ -148,6 +150,6 @@ def parse_robinhood(content: str, name: str) -> tuple[AgeRule, ...]:
     return (AgeRule(tree_of(place[1]) if place else "/", "last_access", source, uses_atime=True),)
 
 
-def plain(path: str) -> str:
+def normalize_path(path: str) -> str:
     """`/tmp/.` is how tmpreaper is told to follow a link; the folder is /tmp."""
     return path.removesuffix("/.")

@@ -13,7 +13,7 @@ import posixpath
 import re
 from typing import TYPE_CHECKING
 
-from hosttune.facts.storage.ageing_files import AgeRule, plain, tree_of
+from hosttune.facts.storage.ageing_files import AgeRule, normalize_path, tree_of
 from hosttune.facts.storage.ageing_rows import LONGEST, commands_of, told_of
 from hosttune.host.paths import PATH_MAX
 from hosttune.regex import regex
@@ -50,7 +50,7 @@ _MENTION = regex(
     r"(?:\((?=[./^])|(?<![\w)\]])\*\()[./@=*%^NDLF-]{0,9}a[Mwhms]?[-+]\d"
 )
 _QUOTES = str.maketrans("", "", "\"'\\")
-# What stands before a program: the fields of a crontab, variables, options, and programs that start others.
+# What is before a program: the fields of a crontab, variables, options, and programs that start others.
 _BEFORE = regex(
     r"[\d*,/-]+|@\w+|\w+=.*|-.*|\d+[smhd]?|[!{]|(?:/\S+/)?(?:sudo|nice|ionice|chrt|timeout|flock|env|nohup|setsid|exec|command|"
     r"time|chronic|run-parts|xargs|if|while|then|do|else|elif|until|(?:ba|da|z|k)?sh|python[\d.]*|perl|ruby)",
@@ -78,29 +78,29 @@ def rules_in(rows: tuple[CommandRow, ...], name: str) -> tuple[AgeRule, ...]:
     return tuple(rule for row in rows if len(row.text) <= LONGEST for rule in _of_row(row, f"{name}:{row.number}"))
 
 
-def tells(text: str) -> bool:
+def asks_access_times(text: str) -> bool:
     """Whether a text asks for access times."""
     return _ASKS.search(text.translate(_QUOTES)) is not None or _MENTION.search(text) is not None
 
 
 def _of_row(row: CommandRow, source: str) -> Iterator[AgeRule]:
     written = told_of(row)
-    if not tells(written):
+    if not asks_access_times(written):
         return
     text = written.translate(_QUOTES)
     read = 0
     for part in _END.split(text):
         asks = _ASKS.findall(part)
-        places = _places(part.split()) if asks else []
+        places = _find_places(part.split()) if asks else []
         read += len(asks) if places else 0
         tests = [" ".join(ask.split()) for ask in asks]
-        age = next((test for test in tests if _TEST.fullmatch(test)), "")[:_LONGEST_AGE] or _period(part.split())
+        age = next((test for test in tests if _TEST.fullmatch(test)), "")[:_LONGEST_AGE] or _find_period(part.split())
         yield from (AgeRule(place, age, source, uses_atime=True) for place in places)
     if len(_ASKS.findall(text)) > read or _MENTION.search(written):
         yield AgeRule("/", "", source, uses_atime=True)
 
 
-def _places(words: list[str]) -> list[str]:
+def _find_places(words: list[str]) -> list[str]:
     """The folders that a find or a cleaner names; what is too long for a name names nothing."""
     finds = [index for index, word in enumerate(words) if _FIND.fullmatch(word)]
     if len(finds) > 1 or "-files0-from" in words:
@@ -112,7 +112,7 @@ def _places(words: list[str]) -> list[str]:
         end = next((index for index, word in enumerate(rest) if word.startswith(("-", "(", "!"))), len(rest))
         paths = rest[:end] or ["."]
     elif age := _age_at(words):
-        paths = [plain(word) for word in words[age + 1 :] if not re.match(r"-|\d*[<>]|#", word)]
+        paths = [normalize_path(word) for word in words[age + 1 :] if not re.match(r"-|\d*[<>]|#", word)]
     else:
         return []
     return [tree for tree in map(tree_of, paths) if len(tree) < PATH_MAX]
@@ -124,7 +124,7 @@ def _age_at(words: list[str]) -> int:
     return next((index for index in range(start + 1, len(words)) if _PERIOD.match(words[index])), 0)
 
 
-def _period(words: list[str]) -> str:
+def _find_period(words: list[str]) -> str:
     age = words[at][:_LONGEST_AGE] if (at := _age_at(words)) else ""
     return f"{age}h" if age.isdigit() else age  # a bare number counts hours
 
@@ -151,7 +151,7 @@ def scripts_in(rows: tuple[CommandRow, ...], kind: str = "script") -> dict[str, 
 
 
 def started_by(command: ShellCommand, level: int = 0) -> Iterator[list[str]]:
-    """The words of a command without what stands before the program itself; what is quoted as one word is a line."""
+    """The words of a command without what is before the program itself; what is quoted as one word is a line."""
     words = list(command.words)
     while words and _BEFORE.fullmatch(words[0]):
         skipped = words.pop(0).rpartition("/")[2]

@@ -7,8 +7,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from hosttune.facts.base import Fact, UnknownFact
-from hosttune.facts.reading import names_in, sure, text
-from hosttune.facts.storage.ageing_jobs import may_be_script, tells
+from hosttune.facts.reading import names_in, read_text, require_sure
+from hosttune.facts.storage.ageing_jobs import asks_access_times, may_be_script
 from hosttune.facts.storage.mounts import LOCAL_TYPES, mount_of
 from hosttune.facts.storage.ways import Ways
 from hosttune.frozen import frozen
@@ -63,10 +63,10 @@ class Files:
     def hide(self, path: str, reason: str) -> None:
         self.hidden.append(Hidden(path, reason))
 
-    def told(self, path: str, look: Callable[P, Answer[T]], *arguments: P.args, **named: P.kwargs) -> T | Absent:
+    def ask_path(self, path: str, look: Callable[P, Answer[T]], *arguments: P.args, **named: P.kwargs) -> T | Absent:
         """What a look at a path tells; a refusal is kept."""
         try:
-            return sure(look(*arguments, **named))
+            return require_sure(look(*arguments, **named))
         except UnknownFact as unknown:
             self.hide(path, unknown.reason)
             return ABSENT
@@ -74,7 +74,7 @@ class Files:
     def content(self, path: str) -> str:
         if self.is_nobodys(path) or self.is_remote(path):
             return ""
-        content = self.told(path, text, self.reader, path)
+        content = self.ask_path(path, read_text, self.reader, path)
         return "" if content is ABSENT else content
 
     def names(self, folder: str, user: str = "") -> tuple[str, ...]:
@@ -106,7 +106,7 @@ class Files:
 
     def cost_of(self, text: str) -> int:
         """Of a script: one that tells of no access times is only read."""
-        return len(text) if tells(text) else len(text) // _PLAIN
+        return len(text) if asks_access_times(text) else len(text) // _PLAIN
 
     def may_follow(self, user: str, cost: int, path: str) -> bool:
         """Whether a file that was read is within what is followed of a user (empty: the system's own); else it is
@@ -144,7 +144,7 @@ class Files:
         if is_secret_file(path) or (isinstance(real, str) and is_secret_file(real)):
             self.hide(path, f"{path} ({source}) is called as secrets are, and is not read")
             return ""
-        stat = self.told(path, self.reader.stat, path)
+        stat = self.ask_path(path, self.reader.stat, path)
         if stat is ABSENT or stat.type != "file":
             return ""
         mount = mount_of(self.ways.mounts, real if isinstance(real, str) else path)

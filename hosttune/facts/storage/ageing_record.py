@@ -53,7 +53,7 @@ def bare_lines(content: str, kind: str = "script") -> str:
     rules: dict[int, list[str]] = {}
     for rule in rules_in(rows, ""):
         rules.setdefault(int(rule.source.rpartition(":")[2]), []).append(_command_of(rule))
-    lines = [_bare(line) for line in told_lines(content, kind, has_rules=False).split("\n")]
+    lines = [_make_bare(line) for line in told_lines(content, kind, has_rules=False).split("\n")]
     if interpreter := _INTERPRETER.match(content):
         lines[0] = interpreter[0]
     for number, commands in rules.items():
@@ -64,7 +64,7 @@ def bare_lines(content: str, kind: str = "script") -> str:
     return "\n".join(lines)
 
 
-def _bare(line: str) -> str:
+def _make_bare(line: str) -> str:
     """A line of `told_lines` without words that are neither paths nor of the shell."""
     key, equals, rest = line.partition("=") if line.startswith(_KEYS) else ("", "", line)
     return f"{key}{equals}{'; '.join(filter(None, map(_bare_part, rest.split('; '))))}"

@@ -91,10 +91,10 @@ def commands_of(text: str) -> Iterator[ShellCommand]:
 
 def plain_word(word: str) -> str:
     """A word without its quotes; a quote that does not end on this line goes, too."""
-    return _PIECE.sub(_unquoted, word).strip("\"'")
+    return _PIECE.sub(_remove_quotes, word).strip("\"'")
 
 
-def _unquoted(match: re.Match[str]) -> str:
+def _remove_quotes(match: re.Match[str]) -> str:
     single, double, escaped = match.groups()
     if double is not None:
         return _IN_DOUBLE.sub(r"\1", double)

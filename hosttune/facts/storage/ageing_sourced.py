@@ -44,10 +44,10 @@ def sourced_in(script: Script) -> Iterator[tuple[int, str]]:
     for row in script.rows:
         for command in commands_of(told_of(row)) if len(row.text) <= LONGEST else ():
             for word in read_in(command):
-                yield from ((row.number, path) for path in _path(word, script))
+                yield from ((row.number, path) for path in _find_paths(word, script))
 
 
-def _path(word: str, script: Script) -> Iterator[str]:
+def _find_paths(word: str, script: Script) -> Iterator[str]:
     path = _HOME.sub(script.home, word) if script.home else word
     path = _OWN_FOLDER.sub(posixpath.dirname(script.path), path)
     is_long = len(path) >= PATH_MAX  # so it names nothing; a pattern may all the same

@@ -10,8 +10,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import attempt, raw
-from hosttune.facts.reading import text
+from hosttune.facts.base import attempt, get_raw
+from hosttune.facts.reading import read_text
 from hosttune.facts.storage.sources import SourceFault, SourceKind
 from hosttune.facts.storage.stopped import MISSING
 from hosttune.quoting import quote
@@ -35,7 +35,7 @@ def find_incomplete(facts: Facts, sources: Sources, entry: FstabEntry, mounts: I
         return None
     if entry.target == "/" and _is_degraded_at_boot(facts):
         return None
-    lacking = _lacking(facts, {one.target for one in mounts if one.fstype == "btrfs"})
+    lacking = _find_lacking(facts, {one.target for one in mounts if one.fstype == "btrfs"})
     if not lacking and not all(_is_waiting(facts, name) for name in found):
         return None
     which = f" ({lacking})" if lacking else ""
@@ -55,7 +55,7 @@ def _is_degraded_at_boot(facts: Facts) -> bool:
     return any("degraded" in word.partition("=")[2].split(",") for word in flags)
 
 
-def _lacking(facts: Facts, targets: set[str]) -> str:
+def _find_lacking(facts: Facts, targets: set[str]) -> str:
     missing = _missing_disks(facts)
     return ", ".join([word for target in sorted(targets) for word in missing.get(target, ())][:3])
 
@@ -66,7 +66,7 @@ def _missing_disks(facts: Facts) -> Mapping[str, list[str]]:
     known = attempt(lambda: facts.stopped.filesystems)
     found: dict[str, list[str]] = {}
     for one in known if isinstance(known, tuple) else ():
-        words = raw(one, "erring") if one.fstype == "btrfs" else ()
+        words = get_raw(one, "erring") if one.fstype == "btrfs" else ()
         found[one.target] = [word for word in words if word.endswith(MISSING)] if isinstance(words, tuple) else []
     return found
 
@@ -74,6 +74,6 @@ def _missing_disks(facts: Facts) -> Mapping[str, list[str]]:
 def _is_waiting(facts: Facts, name: str) -> bool:
     """Whether udev waits for other disks of the btrfs that this device is a part of."""
     disk = facts.disks.by_name.get(name)
-    number = raw(disk, "device") if disk else ""
-    rows = attempt(text, facts.reader, f"/run/udev/data/b{number}") if isinstance(number, str) and number else ""
+    number = get_raw(disk, "device") if disk else ""
+    rows = attempt(read_text, facts.reader, f"/run/udev/data/b{number}") if isinstance(number, str) and number else ""
     return isinstance(rows, str) and _NOT_READY in rows.splitlines()

@@ -1,4 +1,4 @@
-"""Block devices that somebody has claimed, though the kernel shows no holder and no mount: a file names them, the
+"""Block devices that someone has claimed, though the kernel shows no holder and no mount: a file names them, the
 kernel serves them to other machines, or a process has them open.
 
 Named too often is the safe side: every word of these files that may mean a device counts, options included (logdev=,
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.globs import fits_glob
-from hosttune.facts.reading import names_in, require_known, text
+from hosttune.facts.reading import names_in, read_text, require_known
 from hosttune.facts.services.unit_files import UnitFiles
 from hosttune.host.bounded import CUT
 from hosttune.regex import regex
@@ -37,17 +37,19 @@ _OCTAL = regex(r"\\([0-3][0-7]{2})")  # how fstab(5) writes a blank
 _AUTOFS_MAP = regex(r"(?m)^[^\S\n]*[/+]\S*[^\S\n]+(?:file[,:]\S*?|program:)?(/\S+)")
 
 
-def claimed(reader: Reader, facts: Facts) -> frozenset[str]:
+def find_claimed(reader: Reader, facts: Facts) -> frozenset[str]:
     """Paths of devices, links resolved, and tags (`uuid=...`) in small letters.
 
     Raises UnknownFact where one of the places could not be read, or names a link below /dev/disk that leads nowhere:
     which device that means is then not known.
     """
     found = {
-        _place(reader, word, file) for file, content in _texts(reader, facts) for word in find_device_words(content)
+        _find_place(reader, word, file)
+        for file, content in _read_texts(reader, facts)
+        for word in find_device_words(content)
     }
     options = (option for mount in facts.mounts.all for option in mount.super_options if "=/dev/" in option)
-    found |= {_place(reader, word, "a mount") for option in options for word in find_device_words(option)}
+    found |= {_find_place(reader, word, "a mount") for option in options for word in find_device_words(option)}
     processes = require_known(reader.processes(), "the list of processes")
     if cut := next((one for one in processes if CUT in one.devices), None):
         raise UnknownFact(f"which devices process {cut.pid} uses is not known: {cut.user} has too many files open")
@@ -61,7 +63,7 @@ def find_device_words(content: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(_OCTAL.sub(lambda octal: chr(int(octal[1], 8)), word) for word in found))
 
 
-def _place(reader: Reader, word: str, file: str) -> str:
+def _find_place(reader: Reader, word: str, file: str) -> str:
     path = f"/dev/disk/by-id/{word[3:]}" if word.startswith("ID=") else word
     if not path.startswith("/dev/"):
         return path.casefold()
@@ -75,9 +77,9 @@ def _place(reader: Reader, word: str, file: str) -> str:
     return path
 
 
-def _texts(reader: Reader, facts: Facts) -> Iterator[tuple[str, str]]:
+def _read_texts(reader: Reader, facts: Facts) -> Iterator[tuple[str, str]]:
     """(path, content) of every file that may name a device."""
-    files = [path for pattern in _FILES for path in _matching(reader, pattern)]
+    files = [path for pattern in _FILES for path in _match_paths(reader, pattern)]
     units = UnitFiles(reader)
     names = {name for folder in units.folders for name in units.names(folder) if name.endswith(_UNITS)}
     for name in sorted(names):
@@ -88,7 +90,7 @@ def _texts(reader: Reader, facts: Facts) -> Iterator[tuple[str, str]]:
         if path in done or is_folder or reader.link(path) == "/dev/null":
             continue
         done.add(path)
-        content = text(reader, path)
+        content = read_text(reader, path)
         if isinstance(content, str):
             yield path, content
             if path.startswith("/etc/auto"):
@@ -103,7 +105,7 @@ def _is_below_automount(path: str, facts: Facts) -> bool:
     return any(posixpath.normpath(path).startswith(f"{target}/") for target in targets)
 
 
-def _matching(reader: Reader, pattern: str) -> list[str]:
+def _match_paths(reader: Reader, pattern: str) -> list[str]:
     """The paths that a pattern of glob(7) means; the pattern itself where it has no wildcard."""
     folder, wildcard, rest = pattern.partition("*")
     if not wildcard:
@@ -111,4 +113,4 @@ def _matching(reader: Reader, pattern: str) -> list[str]:
     folder, _, start = folder.rpartition("/")
     end, slash, below = rest.partition("/")
     fitting = [name for name in names_in(reader, folder) if fits_glob(name, f"{start}*{end}")]
-    return [path for name in fitting for path in _matching(reader, f"{folder}/{name}{slash}{below}")]
+    return [path for name in fitting for path in _match_paths(reader, f"{folder}/{name}{slash}{below}")]

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from hosttune.facts.base import Fact, attempt, keep_last, lazy, raw, shared
-from hosttune.facts.reading import derived, if_absent, integer, line, names_in, require_known
+from hosttune.facts.base import Fact, attempt, get_raw, keep_last, lazy, make_shared
+from hosttune.facts.reading import derive, if_absent, names_in, read_integer, read_line, require_known
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 
@@ -61,18 +61,16 @@ class Disk(Fact):
     model: str
     is_removable: bool
     can_discard: bool
-    parents: tuple[str, ...]  # the devices it lies on directly
+    parents: tuple[str, ...]  # the devices it is on directly
     disks: tuple[str, ...]  # the physical disks it ends on; its own name for such a disk
     device: str  # major:minor
     is_read_only: bool
-    is_virtual: bool = (
-        False  # a hypervisor or a storage array stands behind it: such disks say they rotate on any medium
-    )
+    is_virtual: bool = False  # a hypervisor or a storage array is behind it: such disks say they rotate on any medium
 
     @property
     def is_ephemeral(self) -> bool:
         """Whether it is a cloud's own disk of this instance, by its model: it comes back empty after a stop."""
-        model = raw(self, "model")
+        model = get_raw(self, "model")
         return isinstance(model, str) and _EPHEMERAL.fullmatch(model.strip()) is not None
 
     @property
@@ -108,11 +106,11 @@ class Disks(Fact):
         by_name = self.by_name if loops else {}
 
         def below(name: str) -> tuple[str, ...]:
-            parents = raw(by_name[name], "parents") if name in by_name else ()
+            parents = get_raw(by_name[name], "parents") if name in by_name else ()
             return parents if isinstance(parents, tuple) else ()
 
         return frozenset(
-            disk.name for disk in by_name.values() if raw(disk, "disks") == () and end_on(disk.name, below, loops)
+            disk.name for disk in by_name.values() if get_raw(disk, "disks") == () and end_on(disk.name, below, loops)
         )
 
     @property
@@ -120,12 +118,12 @@ class Disks(Fact):
     def attached_paths(self) -> frozenset[str]:
         """The paths of these, as lsblk and the kernel have them."""
         found = (disk for disk in self.all if disk.name in self.attached)
-        return frozenset(path for disk in found for path in (str(raw(disk, "path")), f"/dev/{disk.name}"))
+        return frozenset(path for disk in found for path in (str(get_raw(disk, "path")), f"/dev/{disk.name}"))
 
     @property
     def by_device(self) -> Mapping[str, Disk]:
         """Device number (major:minor) -> device."""
-        return MappingProxyType({disk.device: disk for disk in self.all if isinstance(raw(disk, "device"), str)})
+        return MappingProxyType({disk.device: disk for disk in self.all if isinstance(get_raw(disk, "device"), str)})
 
     @property
     def by_name(self) -> Mapping[str, Disk]:
@@ -147,7 +145,7 @@ def transport_of(name: str, path: str) -> str:
 
 def end_on(name: str, below: Callable[[str], tuple[str, ...]], physical: frozenset[str]) -> tuple[str, ...]:
     """The physical disks under a device, through any number of layers; none for a loop, RAM or zram device. `below`
-    tells what a device lies on directly.
+    tells what a device is on directly.
     """
     found: set[str] = set()
     seen: set[str] = set()
@@ -167,26 +165,26 @@ def is_volume(reader: Reader, name: str, *, or_unknown: bool) -> bool:
     """Whether a mapped device is a volume of LVM, by its UUID in the kernel (lvm2: libdm, UUID_PREFIX); `or_unknown`
     where it has none that can be read.
     """
-    uuid = line(reader, f"{_BLOCK}/{name}/dm/uuid")
+    uuid = read_line(reader, f"{_BLOCK}/{name}/dm/uuid")
     return uuid.startswith("LVM-") if isinstance(uuid, str) else or_unknown
 
 
 def collect(reader: Reader, facts: Facts) -> Disks:
-    return Disks(lazy(_all, reader, facts))
+    return Disks(lazy(_read_all, reader, facts))
 
 
-def _all(reader: Reader, facts: Facts) -> tuple[Disk, ...]:
+def _read_all(reader: Reader, facts: Facts) -> tuple[Disk, ...]:
     found = _DeviceTree(reader, facts)
     for name in filter(str.isprintable, require_known(reader.list(_BLOCK), _BLOCK)):  # a record can have others
-        size_bytes = shared(_size, reader, f"{_BLOCK}/{name}")
+        size_bytes = make_shared(_read_size, reader, f"{_BLOCK}/{name}")
         # Size 0: a loop device without a file, a reader without a card. Hidden: one path of a multipath namespace.
-        if attempt(size_bytes) != 0 and attempt(line, reader, f"{_BLOCK}/{name}/hidden") != "1":
+        if attempt(size_bytes) != 0 and attempt(read_line, reader, f"{_BLOCK}/{name}/hidden") != "1":
             found.add(name, size_bytes)
     return tuple(found.all[name] for name in sorted(found.all))
 
 
 class _DeviceTree:
-    """The devices of a machine, each with what lies below it."""
+    """The devices of a machine, each with what is below it."""
 
     def __init__(self, reader: Reader, facts: Facts) -> None:
         self.reader = reader
@@ -197,7 +195,7 @@ class _DeviceTree:
     def add(self, name: str, size_bytes: Callable[[], int]) -> None:
         """A whole device and its partitions, which have no queue of their own: rotation and discard are the disk's."""
         reader, folder, kind = self.reader, f"{_BLOCK}/{name}", kind_of(name)
-        place = shared(lambda: require_known(reader.resolve(folder), folder))
+        place = make_shared(lambda: require_known(reader.resolve(folder), folder))
         discard = f"{folder}/queue/discard_max_bytes"
 
         def is_virtual() -> bool:
@@ -206,30 +204,30 @@ class _DeviceTree:
 
         is_drive = kind in {"disk", "cdrom"}
         whole: dict[str, Any] = {
-            "path": lazy(_path, reader, name, kind),
+            "path": lazy(_make_path, reader, name, kind),
             "kind": kind,
             "size_bytes": lazy(size_bytes),
-            "is_rotational": lazy(_flag, reader, f"{folder}/queue/rotational"),
+            "is_rotational": lazy(_read_flag, reader, f"{folder}/queue/rotational"),
             "transport": lazy(lambda: transport_of(name, place())) if is_drive else "",
-            "model": lazy(lambda: if_absent(line(reader, f"{folder}/device/model"), "")) if is_drive else "",
-            "is_removable": lazy(_flag, reader, f"{folder}/removable"),
-            "can_discard": lazy(lambda: derived(integer(reader, discard), discard, lambda limit: limit > 0)),
+            "model": lazy(lambda: if_absent(read_line(reader, f"{folder}/device/model"), "")) if is_drive else "",
+            "is_removable": lazy(_read_flag, reader, f"{folder}/removable"),
+            "can_discard": lazy(lambda: derive(read_integer(reader, discard), discard, lambda limit: limit > 0)),
             "parents": lazy(names_in, reader, f"{folder}/slaves") if kind in {"dm", "md"} else (),
-            "device": lazy(_number, reader, folder),
-            "is_read_only": lazy(_flag, reader, f"{folder}/ro"),
+            "device": lazy(_read_number, reader, folder),
+            "is_read_only": lazy(_read_flag, reader, f"{folder}/ro"),
         }
         if kind == "disk":
             self.physical[name] = is_virtual
         self._put(name, is_virtual, whole)
-        for part in _partitions(reader, name) if kind in {"disk", "md", "loop"} else ():
+        for part in _list_partitions(reader, name) if kind in {"disk", "md", "loop"} else ():
             own = f"{folder}/{part}"
             self._put(part, is_virtual, whole | {
                 "path": f"/dev/{part.replace('!', '/')}",
                 "kind": "partition",
-                "size_bytes": lazy(_size, reader, own),
+                "size_bytes": lazy(_read_size, reader, own),
                 "parents": (name,),
-                "device": lazy(_number, reader, own),
-                "is_read_only": lazy(_flag, reader, f"{own}/ro"),
+                "device": lazy(_read_number, reader, own),
+                "is_read_only": lazy(_read_flag, reader, f"{own}/ro"),
             })  # fmt: skip
 
     def _put(self, name: str, is_virtual: Callable[[], bool], values: Mapping[str, Any]) -> None:
@@ -243,31 +241,31 @@ class _DeviceTree:
         return self.all[name].parents if name in self.all else ()
 
     def _is_virtual(self, name: str, is_virtual: Callable[[], bool]) -> bool:
-        """What lies on a virtual disk is virtual."""
+        """What is on a virtual disk is virtual."""
         ends = attempt(self._ends, name)
         below = (attempt(self.physical[one]) for one in ends) if isinstance(ends, tuple) else ()
         return any(one is True for one in below) or is_virtual()
 
 
-def _path(reader: Reader, name: str, kind: str) -> str:
-    mapped = attempt(line, reader, f"{_BLOCK}/{name}/dm/name") if kind == "dm" else ""
+def _make_path(reader: Reader, name: str, kind: str) -> str:
+    mapped = attempt(read_line, reader, f"{_BLOCK}/{name}/dm/name") if kind == "dm" else ""
     # sysfs cannot hold a slash: cciss!c0d0
     return f"/dev/mapper/{mapped}" if isinstance(mapped, str) and mapped else f"/dev/{name.replace('!', '/')}"
 
 
-def _number(reader: Reader, folder: str) -> str:
-    return require_known(line(reader, f"{folder}/dev"), f"{folder}/dev")
+def _read_number(reader: Reader, folder: str) -> str:
+    return require_known(read_line(reader, f"{folder}/dev"), f"{folder}/dev")
 
 
-def _size(reader: Reader, folder: str) -> int:
-    return derived(integer(reader, f"{folder}/size"), f"{folder}/size", lambda sectors: sectors * _SECTOR)
+def _read_size(reader: Reader, folder: str) -> int:
+    return derive(read_integer(reader, f"{folder}/size"), f"{folder}/size", lambda sectors: sectors * _SECTOR)
 
 
-def _flag(reader: Reader, path: str) -> bool:
-    return derived(line(reader, path), path, lambda word: word == "1")
+def _read_flag(reader: Reader, path: str) -> bool:
+    return derive(read_line(reader, path), path, lambda word: word == "1")
 
 
-def _partitions(reader: Reader, whole: str) -> tuple[str, ...]:
+def _list_partitions(reader: Reader, whole: str) -> tuple[str, ...]:
     names = reader.list(f"{_BLOCK}/{whole}")
     prefix = whole + ("p" if whole[-1].isdigit() else "")
     parts = (name for name in (names if isinstance(names, tuple) else ()) if name.startswith(prefix))

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, keep_last, lazy
-from hosttune.facts.reading import answered, derived, hint, names_in
+from hosttune.facts.reading import derive, hint, names_in, run_looking
 from hosttune.facts.storage.disks import is_volume
 from hosttune.frozen import frozen
 from hosttune.regex import regex
@@ -124,7 +124,7 @@ def parse_blkid(answer: str) -> tuple[Filesystem, ...]:
     r"""Blocks of KEY=value lines, as `blkid -o export` prints them; bytes that a shell would take are behind `\`."""
     found = []
     for block in answer.split("\n\n"):
-        pairs = dict(_pair(line) for line in block.splitlines() if "=" in line)
+        pairs = dict(_split_pair(line) for line in block.splitlines() if "=" in line)
         path = pairs.get("DEVNAME", "")
         words = [pairs.get(column, "") for column in _BLKID_COLUMNS]
         if path and any(words):
@@ -132,17 +132,17 @@ def parse_blkid(answer: str) -> tuple[Filesystem, ...]:
     return tuple(sorted(found, key=lambda one: one.path))
 
 
-def _pair(line: str) -> tuple[str, str]:
+def _split_pair(line: str) -> tuple[str, str]:
     key, _, value = line.partition("=")
     characters = iter(value)
     return key, "".join(next(characters, "") if character == "\\" else character for character in characters)
 
 
 def collect(reader: Reader, facts: Facts) -> Filesystems:
-    return Filesystems(lazy(_all, reader), () if reader.persistent_only else lazy(_idle, reader, facts))
+    return Filesystems(lazy(_read_all, reader), () if reader.persistent_only else lazy(_find_idle, reader, facts))
 
 
-def _idle(reader: Reader, facts: Facts) -> tuple[IdleGroup, ...]:
+def _find_idle(reader: Reader, facts: Facts) -> tuple[IdleGroup, ...]:
     """A part is idle that holds nothing up: no device is made of it, and the kernel has no pool of its name. A disk of
     LVM may be a volume group's free room, so it counts only where no volume of LVM is there at all. What users attach
     neither counts nor hides anything: an import of their pool would mount what they like.
@@ -194,15 +194,15 @@ def _made_of(disk: Disk) -> tuple[str, ...]:
 
 def look(reader: Reader) -> Filesystems:
     """What the devices hold now."""
-    return Filesystems(lazy(_all, reader))
+    return Filesystems(lazy(_read_all, reader))
 
 
-def _all(reader: Reader) -> tuple[Filesystem, ...]:
+def _read_all(reader: Reader) -> tuple[Filesystem, ...]:
     if reader.persistent_only:
         raise UnknownFact("the disks of this root are not known; --root looks at files alone")
     if reader.stat(UDEV) is not ABSENT:
-        return derived(answered(reader, LSBLK).text, "lsblk", parse_lsblk)
+        return derive(run_looking(reader, LSBLK).text, "lsblk", parse_lsblk)
     if not reader.is_privileged:
         raise UnknownFact("no udev runs here, and only root can look into the disks")
-    answer = answered(reader, BLKID, (0, 2))  # blkid(8): 2 is nothing found
+    answer = run_looking(reader, BLKID, (0, 2))  # blkid(8): 2 is nothing found
     return parse_blkid(answer.text) if answer.status == 0 else ()

@@ -1,10 +1,10 @@
-"""What lies in /tmp. Counting it walks the disk, so this is asked last: only where the count decides or is shown."""
+"""What is in /tmp. Counting it walks the disk, so this is asked last: only where the count decides or is shown."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, lazy, shared
+from hosttune.facts.base import Fact, lazy, make_shared
 from hosttune.facts.reading import if_absent
 from hosttune.frozen import frozen
 from hosttune.host.door import Usage
@@ -24,7 +24,7 @@ class Filling(Fact):
 
 
 def collect(reader: Reader, facts: Facts) -> Filling:
-    counted = shared(_counted, reader, facts)
+    counted = make_shared(_count_usage, reader, facts)
     return Filling(
         used_bytes=lazy(lambda: facts.tmp.disk_used_bytes if facts.tmp.is_mount else counted().size_bytes),
         entries=lazy(lambda: counted().entries),
@@ -32,7 +32,7 @@ def collect(reader: Reader, facts: Facts) -> Filling:
     )
 
 
-def _counted(reader: Reader, facts: Facts) -> Usage:
+def _count_usage(reader: Reader, facts: Facts) -> Usage:
     """What was counted in /tmp; nothing where it is a file system of its own."""
     nothing = Usage(0, 0, is_complete=True)
     return nothing if facts.tmp.is_mount else if_absent(reader.usage("/tmp"), nothing)

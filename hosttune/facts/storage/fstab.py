@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from hosttune.errors import Refused, Where
-from hosttune.facts.base import Fact, keep_last, unread
+from hosttune.facts.base import Fact, keep_last, make_unread
 from hosttune.facts.storage.fstab_lines import (
     PATH,
     FstabLine,
@@ -25,7 +25,14 @@ from hosttune.facts.storage.fstab_lines import (
     parse,
     separator_of,
 )  # fmt: skip
-from hosttune.facts.storage.fstab_options import decode, is_automount, is_on_demand, items, masked_field, masked_line
+from hosttune.facts.storage.fstab_options import (
+    decode,
+    is_automount,
+    is_on_demand,
+    masked_field,
+    masked_line,
+    split_items,
+)
 from hosttune.facts.storage.mounts import is_network
 from hosttune.frozen import frozen
 from hosttune.host.mountinfo import folders_above
@@ -54,7 +61,7 @@ class FstabEntry(Fact):
     owner: str = ""  # who rewrites this line: cloud-init, Vagrant ...; empty: the administrator
     refusal: str = ""  # why hosttune does not edit this line, as a sentence; empty: it may
     way_out: str = ""  # what a person can do about the refusal
-    text: str = ""  # the whole line as it stands
+    text: str = ""  # the whole line as it is
     file: str = PATH  # or a unit file, where the line is that of its What=
 
     @property
@@ -88,7 +95,7 @@ class Fstab(Fact):
     way_out: str = ""
     lines: int = 0
     exists: bool = True
-    separator: str = " "  # what stands between the fields of a new line, in this file's style
+    separator: str = " "  # what is between the fields of a new line, in this file's style
     untried_by: tuple[str, ...] = ()  # programs that cannot try an edit of it here, each with the reason
 
     @property
@@ -128,18 +135,18 @@ def read_file(reader: Reader) -> Answer[bytes]:
 def collect(reader: Reader, facts: Facts) -> Fstab:  # noqa: ARG001 - every subject is collected alike
     data = read_file(reader)
     if isinstance(data, Unreadable):
-        return Fstab(unread(data.reason), unread(data.reason))
+        return Fstab(make_unread(data.reason), make_unread(data.reason))
     if data is ABSENT:
         return Fstab((), exists=False)
     document = parse(data)
     problem = document.problems[0] if document.problems else None
     of_users = _mounts_of_users(reader)
-    entries = [entry_of(document, line, _path(line, reader, of_users)) for line in document.entries]
+    entries = [entry_of(document, line, _resolve_target(line, reader, of_users)) for line in document.entries]
     return Fstab(
-        tuple(_distinct(entries)),
-        tuple(_problems(document)),
+        tuple(_drop_doubles(entries)),
+        tuple(_list_problems(document)),
         document.manager.comment if document.manager else "",
-        tuple(_misread(document, line) for line in document.lines if line.kind is LineKind.BROKEN),
+        tuple(_make_misread(document, line) for line in document.lines if line.kind is LineKind.BROKEN),
         str(problem or ""),
         problem.hint if problem else "",
         len(document.lines),
@@ -148,7 +155,7 @@ def collect(reader: Reader, facts: Facts) -> Fstab:  # noqa: ARG001 - every subj
     )
 
 
-def _misread(document: FstabText, line: FstabLine) -> Misread:
+def _make_misread(document: FstabText, line: FstabLine) -> Misread:
     problem = line_problem(document, line)
     seen = line.libmount or line.getmntent
     return Misread(
@@ -166,7 +173,7 @@ def _mounts_of_users(reader: Reader) -> frozenset[str]:
     return frozenset(one.target for one in lines if one.fuse_user > 0)
 
 
-def _path(line: FstabLine, reader: Reader, of_users: frozenset[str]) -> str:
+def _resolve_target(line: FstabLine, reader: Reader, of_users: frozenset[str]) -> str:
     """Where the target of a line leads, symbolic links resolved; empty where that is not to be asked."""
     fields = line.fields
     if fields is None or not fields.target.startswith(b"/") or not line.target:
@@ -194,7 +201,7 @@ def entry_of(document: FstabText, line: FstabLine, path: str = "") -> FstabEntry
         source=masked_field(line.text, fields.source),
         target=target,
         fstype=decode(fields.fstype),
-        options=_options(text),
+        options=_split_options(text),
         freq=fields.freq,
         passno=fields.passno,
         is_swap=is_swap,
@@ -206,7 +213,7 @@ def entry_of(document: FstabText, line: FstabLine, path: str = "") -> FstabEntry
     )
 
 
-def _distinct(entries: list[FstabEntry]) -> list[FstabEntry]:
+def _drop_doubles(entries: list[FstabEntry]) -> list[FstabEntry]:
     """The entries, those refused that a symbolic link leads to the target of another one."""
     places: dict[str, dict[str, FstabEntry]] = {}  # by path, then by target
     for entry in entries:
@@ -224,18 +231,18 @@ def _distinct(entries: list[FstabEntry]) -> list[FstabEntry]:
     return found
 
 
-def _options(text: str) -> tuple[str, ...]:
+def _split_options(text: str) -> tuple[str, ...]:
     fields = text.replace("\t", " ").split(" ")
     written = [field for field in fields if field]
     if len(written) < 4:
         return ()
     try:
-        return items(written[3])
+        return split_items(written[3])
     except Refused:
         return tuple(written[3].split(","))
 
 
-def _problems(document: FstabText) -> list[str]:
+def _list_problems(document: FstabText) -> list[str]:
     found = dict.fromkeys(str(problem) for problem in document.problems)
     for line in document.lines:
         if line.kind in (LineKind.ENTRY, LineKind.BROKEN):

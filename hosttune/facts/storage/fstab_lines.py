@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from hosttune.errors import Refused, Where
-from hosttune.facts.storage.fstab_options import Shown, decode, hide_secrets, items, masked_line
+from hosttune.facts.storage.fstab_options import Shown, decode, hide_secrets, masked_line, split_items
 from hosttune.facts.storage.fstab_readers import (
     BLANKS,
     GETMNTENT_LIMIT,
@@ -40,7 +40,7 @@ _MANAGED = (  # compiled only where a comment may say it: that takes longer than
     rb"(ansible)[_ ]managed|managed by (" + _TOOLS + rb")|(" + _TOOLS + rb")\b.{0,200}(?:do not|don't) edit|"
     rb"this file is (?:managed|controlled) by[ ]*([\w.-]*)"
 )
-_BLOCKS = (  # an owner that rewrites what stands between two comments
+_BLOCKS = (  # an owner that rewrites what is between two comments
     (b"#VAGRANT-BEGIN", b"#VAGRANT-END", "Vagrant"),
     (b"# >>> [openmediavault]", b"# <<< [openmediavault]", "OpenMediaVault"),
     (b"# BEGIN ANSIBLE MANAGED", b"# END ANSIBLE MANAGED", "Ansible"),
@@ -171,13 +171,13 @@ def excess_of(data: bytes) -> str:
 
 
 def parse(data: bytes, path: str = PATH) -> FstabText:
-    """Parse any bytes; never fails. What is wrong stands in the lines and in `problems`. `path` is for messages."""
+    """Parse any bytes; never fails. What is wrong is in the lines and in `problems`. `path` is for messages."""
     lines = tuple(_read_lines(data))
     index: dict[str, list[FstabLine]] = {}
     for line in lines:
         if line.target:
             index.setdefault(line.target, []).append(line)
-    return FstabText(data, lines, _problems(data, path), _manager(data, lines), path, index)
+    return FstabText(data, lines, _find_problems(data, path), _find_manager(data, lines), path, index)
 
 
 def _read_lines(data: bytes) -> list[FstabLine]:
@@ -239,7 +239,7 @@ def read_line(number: int, text: bytes, ending: bytes, block: str = "") -> Fstab
     return FstabLine(number, text, ending, kind, libmount, getmntent, target, owner)
 
 
-def _manager(data: bytes, lines: tuple[FstabLine, ...]) -> FstabManager | None:
+def _find_manager(data: bytes, lines: tuple[FstabLine, ...]) -> FstabManager | None:
     small = data.lower()
     if not any(word in small for word in (b"managed", b"controlled", b"edit")):
         return None
@@ -254,7 +254,7 @@ def _manager(data: bytes, lines: tuple[FstabLine, ...]) -> FstabManager | None:
     return None
 
 
-def _problems(data: bytes, path: str) -> tuple[Problem, ...]:
+def _find_problems(data: bytes, path: str) -> tuple[Problem, ...]:
     found: list[Problem] = []
 
     def add(line: int, message: str, hint: str) -> None:
@@ -285,9 +285,9 @@ def line_problem(document: FstabText, line: FstabLine) -> Problem | None:
     if len(line.text) > LONGEST_LINE:
         return document.problem(line.number, f"the line is longer than {LONGEST_LINE} bytes", "shorten it")
     if line.kind is LineKind.BROKEN:
-        from hosttune.facts.storage.fstab_reasons import disagreement
+        from hosttune.facts.storage.fstab_reasons import explain_disagreement
 
-        message, hint = disagreement(line.text, line.libmount, line.getmntent, has_cr=line.ending == b"\r\n")
+        message, hint = explain_disagreement(line.text, line.libmount, line.getmntent, has_cr=line.ending == b"\r\n")
         return document.problem(line.number, message, hint)
     same = document.index.get(line.target, ())
     if len(same) > 1:
@@ -296,7 +296,7 @@ def line_problem(document: FstabText, line: FstabLine) -> Problem | None:
         return document.problem(line.number, message, "leave one line for each target")
     if b'"' in line.text:
         try:
-            items(line.options)
+            split_items(line.options)
         except Refused as refused:
             return document.problem(line.number, refused.message, refused.hint)
     return None
@@ -310,7 +310,7 @@ def others_of(line: FstabLine, same: Sequence[FstabLine]) -> str:
 
 
 def separator_of(document: FstabText) -> str:
-    """What stands between the fields of a new line: a tab where the entry before it has nothing else, or a blank."""
+    """What is between the fields of a new line: a tab where the entry before it has nothing else, or a blank."""
     for line in reversed(document.lines):
         if line.kind is LineKind.ENTRY:
             spans = line.spans[:6]

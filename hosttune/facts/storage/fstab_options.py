@@ -1,6 +1,6 @@
 """Words in the option list of an fstab line: replace one, keep every other byte. Pure.
 
-Options are text as it stands in the line (UTF-8, other bytes as surrogate escapes), never decoded.
+Options are text as it is in the line (UTF-8, other bytes as surrogate escapes), never decoded.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Shown = NewType("Shown", str)
 ATIME_WORDS = ("atime", "relatime", "norelatime", "strictatime", "nostrictatime", "noatime")
 _AUTOMOUNTS = frozenset({"x-systemd.automount", "comment=systemd.automount"})  # systemd.mount(5)
-# In front of the name of an option stands whatever people take for a separator.
+# In front of the name of an option is whatever people take for a separator.
 # What ends so names a secret; `keyfile=` and `credentials=` name a file. A doubled comma is one of the value.
 _NAMES = r"(?:pass(?:word|wd|phrase|code)?|pwd|secret|key(?:[_-]?id)?|token|psk|credential|bearer|auth)\d?"
 _SECRETS = regex(rf"(^|[^\w.-])([\w.-]*{_NAMES}=)((?:\"[^\"]*\"|\\,|,,|[^,])*)", re.IGNORECASE)
@@ -38,7 +38,7 @@ _OCTAL = regex(r"\\([0-3][0-7]{2})")  # how fstab(5) writes a blank
 _SIZE = regex(r"([0-9]{1,24})([kmgtpe%]?)", re.IGNORECASE)
 
 
-def items(options: str) -> tuple[str, ...]:
+def split_items(options: str) -> tuple[str, ...]:
     """The items of an option list, quotes and protected commas respected. Raises Refused for an open quote."""
     if '"' not in options and "\\" not in options:
         return tuple(options.split(","))
@@ -66,7 +66,7 @@ def encode(text: str) -> bytes:
 
 
 def decode(data: bytes) -> str:
-    """A field, or a line, as text. A line break in it, which nobody means, stays the escape that it is in the file: a
+    """A field, or a line, as text. A line break in it, which no one means, stays the escape that it is in the file: a
     way out has a step on each line, and no field is to write one of its own.
     """
     return on_one_line(data.decode("utf-8", "surrogateescape"))
@@ -77,14 +77,14 @@ def replace_words(options: str, is_one: Callable[[str], bool], new: str) -> str:
 
     Raises Refused where the result would read differently than meant.
     """
-    old = items(options)
+    old = split_items(options)
     places = [index for index, item in enumerate(old) if is_one(item)]
     first = places[0] if places else -1
     kept = [new if index == first else item for index, item in enumerate(old) if index == first or index not in places]
     if not places:
         kept = [*kept[:-1], new] if not kept[-1] else [*kept, new]
     text = ",".join(kept)
-    if items(text) != tuple(kept):
+    if split_items(text) != tuple(kept):
         raise Refused(f"after {kept[-2]!r} a comma does not separate options", hint="put the option in by hand")
     return text
 
@@ -98,7 +98,7 @@ def set_atime(options: str, word: str) -> str:
     """
     if atime_words(options) == (word,):
         return options
-    wrong = next((item for item in items(options) if item not in ATIME_WORDS and item.lower() in ATIME_WORDS), "")
+    wrong = next((item for item in split_items(options) if item not in ATIME_WORDS and item.lower() in ATIME_WORDS), "")
     if wrong:
         raise Refused(f"mount options are case-sensitive: `{wrong}` fails the mount", hint=f"write `{wrong.lower()}`")
     return replace_words(options, lambda item: item in ATIME_WORDS, word)
@@ -106,7 +106,7 @@ def set_atime(options: str, word: str) -> str:
 
 def atime_words(options: str) -> tuple[str, ...]:
     """The atime words of an option list, in order, duplicates included."""
-    return tuple(item for item in items(options) if item in ATIME_WORDS)
+    return tuple(item for item in split_items(options) if item in ATIME_WORDS)
 
 
 def set_size(options: str, size: str) -> str:
@@ -119,7 +119,7 @@ def size_bytes(options: str, ram_bytes: int) -> int | None:
 
     Without `size=` it is half of RAM; `%` counts RAM; suffixes are those of memparse (mm/shmem.c): k m g t p e.
     """
-    found = [item[5:] for item in items(options) if item.startswith("size=")]
+    found = [item[5:] for item in split_items(options) if item.startswith("size=")]
     return tmpfs_bytes(found[-1], ram_bytes) if found else ram_bytes // 2
 
 
@@ -139,7 +139,7 @@ def _may_hide(text: str) -> bool:
     return _MAYBE_SECRET.search(text.casefold()) is not None
 
 
-def masked(text: str) -> Shown:
+def mask_options(text: str) -> Shown:
     """A line or an option list for people: passwords are stars, the names of credential files stay."""
     if not _may_hide(text):
         return Shown(text)
@@ -165,7 +165,7 @@ def masked_line(text: str) -> Shown:
     """A whole line for people: each blank-separated field masked, blanks kept."""
     if not _may_hide(text):
         return Shown(text)
-    return Shown("".join(part if part.isspace() else masked(part) for part in re.split(r"([ \t]+)", text)))
+    return Shown("".join(part if part.isspace() else mask_options(part) for part in re.split(r"([ \t]+)", text)))
 
 
 def masked_text(text: str) -> Shown:
@@ -182,7 +182,7 @@ def masked_text(text: str) -> Shown:
         if is_open and not part.isdigit() and part[0] != "#":
             parts[place] = part if part == "=" else "***"
             continue
-        shown = parts[place] = masked(part)
+        shown = parts[place] = mask_options(part)
         following = parts[place + 2] if place + 2 < len(parts) else ""
         is_open = (shown != part and shown.endswith("***")) or bool(
             following.startswith("=") and _SECRET_NAME.search(part)
@@ -219,13 +219,13 @@ def _find_secrets(line: bytes) -> tuple[str, ...]:
     for field in dict.fromkeys((*fields, *map(without_escapes, fields))):
         for pattern, group in ((_SECRETS, 3), (_USER_SECRET, 3), (_URL_SECRET, 2), (URL_PARAMETER, 2)):
             values.update(match[group] for match in pattern.finditer(field))
-    found = {one for value in values for one in (value, value.strip('"'), _unescaped(value))}
+    found = {one for value in values for one in (value, value.strip('"'), _undo_escapes(value))}
     return tuple(sorted((one for one in found if len(one) > 2), key=len, reverse=True))
 
 
-def _unescaped(value: str) -> str:
+def _undo_escapes(value: str) -> str:
     return _OCTAL.sub(lambda match: chr(int(match[1], 8)), value.replace("\\,", ","))
 
 
 def has_secret(options: str) -> bool:
-    return masked(options) != options
+    return mask_options(options) != options

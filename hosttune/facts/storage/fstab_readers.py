@@ -60,7 +60,7 @@ def find_words(text: bytes) -> tuple[tuple[int, int], ...]:
 
 
 def options_span(text: bytes) -> tuple[int, int] | None:
-    """Where the fourth field stands, None where there is none."""
+    """Where the fourth field is, None where there is none."""
     match = _OPTIONS.match(text)
     return match.span(1) if match else None
 
@@ -133,7 +133,7 @@ def read_libmount(text: bytes) -> Fields | None:
 def read_getmntent(text: bytes, *, is_ended: bool = True) -> Fields | None:
     """The entry that getmntent(3) makes of a line (without LF, with CR); None where it hides the line.
 
-    It takes any line for an entry: missing fields are empty, numbers that are none are 0. Where only white space stands
+    It takes any line for an entry: missing fields are empty, numbers that are none are 0. Where only white space is
     after the options (before a CR, or at the end of a file without LF), sscanf(3) returns EOF, which it does not
     expect: both numbers are then STALE.
     """

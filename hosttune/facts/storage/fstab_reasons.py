@@ -22,10 +22,12 @@ def false_blank(text: bytes) -> str:
     return f"U+{ord(match[0].decode()):04X}" if match else ""
 
 
-def disagreement(text: bytes, libmount: Fields | None, getmntent: Fields | None, *, has_cr: bool) -> tuple[str, str]:
+def explain_disagreement(
+    text: bytes, libmount: Fields | None, getmntent: Fields | None, *, has_cr: bool
+) -> tuple[str, str]:
     """Why a broken line is one, as a sentence, and what a person should do about it."""
     if libmount is None:
-        why, hint = _dropped(text)
+        why, hint = _explain_dropped(text)
         return f"mount(8) drops this line: {why}", hint
     if getmntent is None:
         return "systemd before 259 hides this line: it is of type autofs with `ignore`", "leave it to autofs"
@@ -45,7 +47,7 @@ def disagreement(text: bytes, libmount: Fields | None, getmntent: Fields | None,
     return f"{both}the numbers at its end", "end it with two plain numbers: 0 0"
 
 
-def _dropped(text: bytes) -> tuple[str, str]:
+def _explain_dropped(text: bytes) -> tuple[str, str]:
     """Why libmount finds no entry, and the way out."""
     text = text.removesuffix(b"\r")
     found = [text[start:end] for start, end in find_words(text)]
@@ -62,11 +64,11 @@ def _dropped(text: bytes) -> tuple[str, str]:
         return f"a # after `{texts[0][:-1]}` begins no comment", "put the # in front of the line"
     if len(found) > 3 and any(item.startswith(b"=") for item in split_options(found[3])[0]):
         return "an option without a name", "remove the `=`, or write the name in front of it"
-    return _stray(text, found, blank)
+    return _explain_stray(text, found, blank)
 
 
-def _stray(text: bytes, found: list[bytes], blank: str) -> tuple[str, str]:
-    """What stands where one of the two numbers belongs."""
+def _explain_stray(text: bytes, found: list[bytes], blank: str) -> tuple[str, str]:
+    """What is where one of the two numbers belongs."""
     place = next((place for place, field in enumerate(found[4:6], 5) if not _NUMBER.fullmatch(field)), 5)
     field = found[place - 1] if len(found) >= place else b""
     if field.startswith(b"#"):

@@ -14,7 +14,7 @@ _TYPED = {"\u2018": "'", "\u2019": "'", "\u201a": "'", "\u201c": '"', "\u201d": 
           "\u00bb": '"', "\uff0c": ",", "\uff1d": "=", "\uff0f": "/", "\u2026": "...", "\u2212": "-"}  # fmt: skip
 
 
-def typographic(text: str) -> tuple[str, str]:
+def find_typographic(text: str) -> tuple[str, str]:
     """The first character that a word processor put in place of a dash or a quote, by name, and the text as it was
     meant; empty where there is none.
     """
@@ -28,7 +28,7 @@ def typographic(text: str) -> tuple[str, str]:
 def blank_in_name(fields: Sequence[str]) -> str:
     """The name that blanks cut in two, as it has to be written; empty where none is to be seen.
 
-    The type tells: it stands further behind than it should, and the folder or the source takes all the fields before.
+    The type tells: it is further behind than it should, and the folder or the source takes all the fields before.
     """
     if len(fields) < 4 or is_known(fields[2]):
         return ""

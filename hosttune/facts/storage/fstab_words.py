@@ -19,7 +19,7 @@ OPPOSITES = (  # the rarer one first
     ("ro", "rw"), ("suid", "nosuid"), ("dev", "nodev"), ("exec", "noexec"), ("sync", "async"), ("auto", "noauto"),
     ("fail", "nofail"), ("diratime", "nodiratime"), ("lazytime", "nolazytime"),
 )  # fmt: skip
-# What a word switches off, unless that stands behind it (mount(8)).
+# What a word switches off, unless that is behind it (mount(8)).
 USER_WORDS = {
     "user": ("exec", "suid", "dev"), "users": ("exec", "suid", "dev"), "owner": ("suid", "dev"),
     "group": ("suid", "dev"),

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import attempt, raw
+from hosttune.facts.base import attempt, get_raw
 from hosttune.facts.kernel.kernel import is_switched_off
-from hosttune.facts.reading import text
+from hosttune.facts.reading import read_text
 from hosttune.facts.storage.mounts import unit_name
 from hosttune.facts.storage.sources import sources_of
 from hosttune.regex import regex
@@ -44,7 +44,7 @@ def find_auto_swaps(facts: Facts) -> tuple[str, ...]:
         held = sources.holds(disk.name)
         if disk.kind != "partition" or held is None or held.fstype != "swap" or parents.isdisjoint(disk.parents):
             continue
-        known = attempt(text, reader, f"/run/udev/data/b{raw(disk, 'device')}")
+        known = attempt(read_text, reader, f"/run/udev/data/b{get_raw(disk, 'device')}")
         if not isinstance(known, str) or _SWAP_TYPE not in known.split("\n"):
             continue
         flags = _FLAGS.search(known)

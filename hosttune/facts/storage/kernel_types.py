@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import attempt
 from hosttune.facts.kernel.modules_at_boot import kept_out_at_boot, modules_at_boot
-from hosttune.facts.reading import hint, text
+from hosttune.facts.reading import hint, read_text
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
 from hosttune.regex import regex
@@ -124,7 +124,7 @@ def read_modules(facts: Facts) -> tuple[str, frozenset[str], frozenset[str]]:
         return "", frozenset(), frozenset()
     found: list[frozenset[str]] = []
     for name in ("modules.builtin", "modules.dep"):
-        answers = (attempt(text, facts.reader, f"{folder}/{release}/{name}") for folder in _MODULES_IN)
+        answers = (attempt(read_text, facts.reader, f"{folder}/{release}/{name}") for folder in _MODULES_IN)
         content = next((one for one in answers if isinstance(one, str)), "")
         if not content.strip():
             return release, frozenset(), frozenset()

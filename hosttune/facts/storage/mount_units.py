@@ -13,12 +13,12 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, keep_last, lazy
-from hosttune.facts.services.systemd_config import settings
-from hosttune.facts.services.unit_files import UnitFiles, assignments, is_mask
+from hosttune.facts.services.systemd_config import read_settings
+from hosttune.facts.services.unit_files import UnitFiles, is_mask, parse_assignments
 from hosttune.facts.storage.fstab import FstabEntry
 from hosttune.facts.storage.fstab_lines import PATH as FSTAB
 from hosttune.facts.storage.fstab_lines import clean_path
-from hosttune.facts.storage.fstab_options import is_automount, masked
+from hosttune.facts.storage.fstab_options import is_automount, mask_options
 from hosttune.facts.storage.fstab_types import is_remote_to_systemd
 from hosttune.facts.storage.mounts import is_network, target_of, unit_name
 from hosttune.frozen import frozen
@@ -98,10 +98,10 @@ class MountUnits(Fact):
 
 
 def collect(reader: Reader, facts: Facts) -> MountUnits:
-    return MountUnits(lazy(_all, reader, facts))
+    return MountUnits(lazy(_read_all, reader, facts))
 
 
-def _all(reader: Reader, facts: Facts) -> tuple[MountUnit, ...]:
+def _read_all(reader: Reader, facts: Facts) -> tuple[MountUnit, ...]:
     files = UnitFiles(reader)
     names = {name for folder in files.folders for name in files.names(folder) if name.endswith(_SUFFIXES)}
     names = {name for name in names if name.endswith(".swap") or not name.startswith(_OTHERS)}
@@ -146,14 +146,14 @@ def device_wait(facts: Facts, source: str) -> str:
     files, default = _read_device_wait(facts)
     found = ""
     for place in files.drop_ins(unit_name(device_path(source), "device")):
-        for _, _, key, given in assignments(files.content(place)):
+        for _, _, key, given in parse_assignments(files.content(place)):
             found = given if key == "JobRunningTimeoutSec" else found
     return found or default
 
 
 @lru_cache(maxsize=1)  # each line of a device that is missing asks
 def _read_device_wait(facts: Facts) -> tuple[UnitFiles, str]:
-    default = settings(facts.reader, "system.conf", "Manager").get("DefaultDeviceTimeoutSec", ("",))[0]
+    default = read_settings(facts.reader, "system.conf", "Manager").get("DefaultDeviceTimeoutSec", ("",))[0]
     return UnitFiles(facts.reader), default or "90 s"
 
 
@@ -171,7 +171,7 @@ def find_late(facts: Facts, names: Iterable[str], *, are_started: bool) -> str:
         real, path, state = files.state(name)
         if not path or state.startswith("masked") or not (are_started or state == "enabled"):
             continue
-        rows = (row for place in (path, *files.drop_ins(real)) for row in assignments(files.content(place)))
+        rows = (row for place in (path, *files.drop_ins(real)) for row in parse_assignments(files.content(place)))
         said = [value for _, section, key, value in rows if (section, key) == ("Unit", "DefaultDependencies")]
         if said[-1:] == [] or said[-1].lower() not in _NO:
             return name
@@ -187,7 +187,7 @@ class _Unit:
         self.values: dict[tuple[str, str], tuple[str, str, int]] = {}  # value, file, line
         self.listed: dict[str, list[str]] = {}  # key of [Unit] -> its words
         for place in () if self.is_masked else (path, *files.drop_ins(name)):
-            for line, section, key, value in assignments(files.content(place)):
+            for line, section, key, value in parse_assignments(files.content(place)):
                 self.values[section, key] = (value, place, line)
                 if section in {"Unit", "Install"}:
                     words = self.listed.setdefault(key, [])
@@ -215,8 +215,8 @@ class _Unit:
         if not is_swap and not is_far and isinstance(found := self.reader.resolve(path), str):
             path = found
         entry = FstabEntry(
-            line=line, source=masked(source), target="none" if is_swap else self.target,
-            fstype="swap" if is_swap else fstype or "auto", options=tuple(map(masked, filter(None, options))),
+            line=line, source=mask_options(source), target="none" if is_swap else self.target,
+            fstype="swap" if is_swap else fstype or "auto", options=tuple(map(mask_options, filter(None, options))),
             freq=0, passno=0, is_swap=is_swap, path="none" if is_swap else path, file=file,
         )  # fmt: skip
         refusal, meant = ("", "") if self.is_masked else self._refusal(section)
@@ -323,7 +323,7 @@ class _Pulls:
         next above, which names the one above that.
         """
         found: dict[str, list[tuple[str, str]]] = {}
-        for unit, key, name in (*self._links(), *self._stated(), *self._of_lines(), *self._above()):
+        for unit, key, name in (*self._links(), *self._list_stated(), *self._of_lines(), *self._above()):
             found.setdefault(name, []).append((unit, key))
         return found
 
@@ -377,13 +377,13 @@ class _Pulls:
                 is_file = is_file and not isinstance(self._files.reader.link(f"{ADMIN}/{entry}"), str)
                 places, stem = ([f"{ADMIN}/{entry}"] if is_file else []), entry
             for place in places:
-                rows = assignments(self._files.content(place))
+                rows = parse_assignments(self._files.content(place))
                 found += [
                     (stem, key, value) for _, section, key, value in rows if section == "Unit" and key in _WANTING
                 ]
         return found
 
-    def _stated(self) -> Iterator[tuple[str, str, str]]:
+    def _list_stated(self) -> Iterator[tuple[str, str, str]]:
         for unit, key, value in self._written:
             for name in value.split() if not key.endswith("MountsFor") else ():
                 yield unit, key, name

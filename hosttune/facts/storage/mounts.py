@@ -12,9 +12,9 @@ from math import inf
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, keep_last, lazy, raw, shared, unread
+from hosttune.facts.base import Fact, UnknownFact, get_raw, keep_last, lazy, make_shared, make_unread
 from hosttune.facts.containers.kubernetes import is_of_pods
-from hosttune.facts.reading import require_known, sure
+from hosttune.facts.reading import require_known, require_sure
 from hosttune.facts.storage.fstab_lines import PATH as FSTAB
 from hosttune.facts.storage.fstab_lines import describe_place
 from hosttune.facts.storage.fstab_options import is_automount, is_on_demand
@@ -22,7 +22,15 @@ from hosttune.frozen import frozen
 from hosttune.host.known.file_systems import IN_RAM
 from hosttune.host.known.unit_folders import ADMIN, RUNTIME, VENDOR
 from hosttune.host.mounters import UTAB, users_in
-from hosttune.host.mountinfo import MountLine, folders_above, ids_of_any_server, on_one_line, parse, topmost_at, visible
+from hosttune.host.mountinfo import (
+    MountLine,
+    find_visible,
+    folders_above,
+    ids_of_any_server,
+    on_one_line,
+    parse,
+    topmost_at,
+)
 from hosttune.host.named import waits_for_server
 from hosttune.regex import regex
 from hosttune.values import ABSENT, NOT_RECORDED, OnlyRunning, Unreadable
@@ -51,12 +59,12 @@ NETWORK_TYPES = frozenset({
     "fuse.acd_cli", "fuse.fuse-nfs", "fuse.svfs", "fuse.smbnetfs",
 })  # fmt: skip
 _NOT_ASKED = "space is asked of visible local mounts only"
-_UNASKED: int = unread(_NOT_ASKED)
+_UNASKED: int = make_unread(_NOT_ASKED)
 _SPACE = ("total_bytes", "available_bytes", "total_inodes", "available_inodes", "reserved_bytes")
 # statvfs(3) on any other type says nothing a rule needs, and on a dead network mount it hangs.
 _MEASURED_TYPES = LOCAL_TYPES | {"tmpfs", "overlay", "zfs", "vfat", "ntfs3", "exfat", "reiserfs", "erofs"}
 # What a line without `ro` is to be written to. Left out: what is read-only by its nature (iso9660, udf, squashfs, erofs
-# ...), by a property of its own (readonly=on of zfs, a kernel without ntfs that writes), and what lies in memory.
+# ...), by a property of its own (readonly=on of zfs, a kernel without ntfs that writes), and what is in memory.
 WRITTEN_TYPES = (LOCAL_TYPES | NETWORK_TYPES | {"vfat", "exfat", "ntfs3", "fuseblk", "reiserfs", "nilfs2"}) - {
     "cvmfs", "fuse.cvmfs2", "fuse.httpdirfs", "fuse.ipfs",
 }  # fmt: skip
@@ -129,7 +137,7 @@ class Mounts(Fact):
 
     all: tuple[Mount, ...]
     are_planned: bool = False  # by the fstab of an image
-    expected: tuple[ExpectedMount, ...] = ()  # by fstab, without what is mounted when somebody asks for it
+    expected: tuple[ExpectedMount, ...] = ()  # by fstab, without what is mounted when someone asks for it
 
     @property
     def visible(self) -> tuple[Mount, ...]:
@@ -148,7 +156,7 @@ class Mounts(Fact):
 
     @property
     def root(self) -> Mount:
-        """What is mounted at /. Raises UnknownFact in a chroot, whose mount table shows what lies below it alone."""
+        """What is mounted at /. Raises UnknownFact in a chroot, whose mount table shows what is below it alone."""
         found = self.at.get("/")
         if found is None:
             if self.are_planned:
@@ -189,11 +197,11 @@ def is_served(mount: Mount) -> bool:
 
 def collect(reader: Reader, facts: Facts) -> Mounts:
     if reader.persistent_only:
-        return Mounts(lazy(_planned, reader, facts), are_planned=True)
-    return Mounts(lazy(_mounted, reader, facts), expected=lazy(_expected, reader, facts))
+        return Mounts(lazy(_plan_mounts, reader, facts), are_planned=True)
+    return Mounts(lazy(_read_mounted, reader, facts), expected=lazy(_find_expected, reader, facts))
 
 
-def _expected(reader: Reader, facts: Facts) -> tuple[ExpectedMount, ...]:
+def _find_expected(reader: Reader, facts: Facts) -> tuple[ExpectedMount, ...]:
     mounted = facts.mounts.all
     there = frozenset(mount.target for mount in mounted if mount.is_topmost or not mount.is_of_user)
     shares = _Shares(mounted)
@@ -207,7 +215,7 @@ def _expected(reader: Reader, facts: Facts) -> tuple[ExpectedMount, ...]:
     lines = [one for one in lines if one.path not in by_unit]
     wanted = [one for one in lines if not is_on_demand(one.options)]
     wanted += [one.entry for one in mounting if one.is_started and not one.is_conditional]
-    # One in memory holds nobody's data, and /tmp as one comes with the next boot (storage-tmp-tmpfs).
+    # One in memory holds no one's data, and /tmp as one comes with the next boot (storage-tmp-tmpfs).
     wanted = [one for one in wanted if one.fstype not in IN_RAM]
     # What is mounted by hand is missed once a service that runs writes below it.
     by_hand = [one for one in lines if is_on_demand(one.options) and not is_automount(one.options)]
@@ -223,7 +231,7 @@ def _expected(reader: Reader, facts: Facts) -> tuple[ExpectedMount, ...]:
             is_read_only=lazy(_came_read_only, reader, facts, one, at.get(one.target) or at.get(one.path))
             if not {one.target, one.path} & asked
             else False,
-            **{name: lazy(_written, facts, one, name) for name in WRITTEN},
+            **{name: lazy(_describe_written, facts, one, name) for name in WRITTEN},
             file=one.file,
         )
         for one in wanted
@@ -238,7 +246,7 @@ def _expected(reader: Reader, facts: Facts) -> tuple[ExpectedMount, ...]:
     return tuple(sorted(found, key=lambda one: (one.file != FSTAB, one.file, one.line)))
 
 
-def _written(facts: Facts, entry: FstabEntry, word: str) -> str:
+def _describe_written(facts: Facts, entry: FstabEntry, word: str) -> str:
     from hosttune.facts.storage.written_below import tell_written
 
     return tell_written(facts, entry, word)
@@ -262,7 +270,7 @@ def asks_read_only(options: Iterable[str]) -> bool:
 
 
 def _came_read_only(reader: Reader, facts: Facts, entry: FstabEntry, mount: Mount | None) -> bool:
-    """mount(8) falls back to read-only where the device is write-protected; else somebody mounted it anew, or / was
+    """mount(8) falls back to read-only where the device is write-protected; else someone mounted it anew, or / was
     left as the kernel mounts it. What an error stopped is another fact's (stopped).
     """
     if mount is None or not mount.is_read_only or mount.fstype not in WRITTEN_TYPES:
@@ -281,13 +289,13 @@ def _came_read_only(reader: Reader, facts: Facts, entry: FstabEntry, mount: Moun
 
 
 def mount_of(mounts: tuple[Mount, ...], path: str) -> Mount | None:
-    """The mount that a path lies on."""
+    """The mount that a path is on."""
     on = (mount for mount in mounts if f"{path}/".startswith(mount.target.rstrip("/") + "/"))
     return max(on, key=lambda mount: len(mount.target), default=None)
 
 
 def mount_below(facts: Facts, path: str) -> Mount | None:
-    """The visible mount that a path lies on; for many paths on a host with many mounts."""
+    """The visible mount that a path is on; for many paths on a host with many mounts."""
     found, above = _by_target(facts)(), path.rstrip("/")
     if not path.startswith("/"):
         return None
@@ -298,7 +306,7 @@ def mount_below(facts: Facts, path: str) -> Mount | None:
 
 @lru_cache(maxsize=1)
 def _by_target(facts: Facts) -> Callable[[], Mapping[str, Mount]]:
-    return shared(lambda: {one.target.rstrip("/"): one for one in reversed(facts.mounts.visible)})
+    return make_shared(lambda: {one.target.rstrip("/"): one for one in reversed(facts.mounts.visible)})
 
 
 class _Shares:
@@ -330,19 +338,19 @@ def _is_optional(entry: FstabEntry) -> bool:
     return is_local and "comment=cloudconfig" in entry.options and "_netdev" not in entry.options
 
 
-def _planned(_reader: Reader, facts: Facts) -> tuple[Mount, ...]:
-    return planned(entry for entry in facts.fstab.entries if not entry.is_swap)
+def _plan_mounts(_reader: Reader, facts: Facts) -> tuple[Mount, ...]:
+    return plan_mounts(entry for entry in facts.fstab.entries if not entry.is_swap)
 
 
-def _mounted(reader: Reader, facts: Facts) -> tuple[Mount, ...]:
-    data = sure(reader.read(MOUNTINFO))
+def _read_mounted(reader: Reader, facts: Facts) -> tuple[Mount, ...]:
+    data = require_sure(reader.read(MOUNTINFO))
     if data is ABSENT:
         raise UnknownFact(f"there is no {MOUNTINFO}")
     lines = parse(data)
     of_users = _of_users(lines, reader)
     in_the_way = _in_the_way([line for line in lines if line.id in of_users], lines, facts)
-    seen, reachable = visible(lines), visible(line for line in lines if line.id not in in_the_way)
-    binds = binds_of(lines, shared(_own_places, facts))
+    seen, reachable = find_visible(lines), find_visible(line for line in lines if line.id not in in_the_way)
+    binds = binds_of(lines, make_shared(_own_places, facts))
     devices = _MountDisks(reader, facts)
     mounts = (
         _mount(
@@ -364,10 +372,10 @@ def _of_users(lines: Iterable[MountLine], reader: Reader) -> frozenset[int]:
     helped = users_in(utab.decode(errors="surrogateescape")) if isinstance(utab, bytes) else {}
     lines = tuple(lines)
     own = (line.id for line in lines if line.fuse_user > 0 or line.target in helped)
-    return ids_of_any_server(lines, partial(_content, reader)).union(own)
+    return ids_of_any_server(lines, partial(_read_content, reader)).union(own)
 
 
-def _content(reader: Reader, path: str) -> bytes:
+def _read_content(reader: Reader, path: str) -> bytes:
     answer = reader.read(path)
     return answer if isinstance(answer, bytes) else b""
 
@@ -429,11 +437,11 @@ def atime_of(options: Iterable[str]) -> str:
 
 def is_network(fstype: str, source: str) -> bool:
     """Whether other machines serve this file system: by type, or by a `host:/path` or `//host/share` source."""
-    kind = effective(fstype, source) if fstype == "fuse" else fstype
+    kind = name_effective_type(fstype, source) if fstype == "fuse" else fstype
     return kind in NETWORK_TYPES or source.startswith("//") or (":/" in source and not source.startswith("/"))
 
 
-def effective(fstype: str, source: str) -> str:
+def name_effective_type(fstype: str, source: str) -> str:
     """The type with the program of FUSE that serves it: `fuse` with a source of `NAME#...` or `/usr/bin/NAME#...`, and
     with only that of a program, is fuse.NAME (mount.fuse3(8)).
     """
@@ -443,9 +451,9 @@ def effective(fstype: str, source: str) -> str:
     return kind if fstype == "fuse" and is_program else fstype
 
 
-def planned(entries: Iterable[FstabEntry]) -> tuple[Mount, ...]:
+def plan_mounts(entries: Iterable[FstabEntry]) -> tuple[Mount, ...]:
     """The mounts that a boot from this fstab will make."""
-    nobody = unread(OnlyRunning("no kernel runs under this root"))
+    nobody = make_unread(OnlyRunning("no kernel runs under this root"))
     return tuple(
         Mount(
             id=entry.line, parent=0, device="", root="/", target=entry.target, source=entry.source, fstype=entry.fstype,
@@ -465,19 +473,19 @@ def _mount(
     network = is_network(line.fstype, line.source)
     # Of a user's mount the path has to be the true one: no look goes into it.
     target, source = (one if is_of_user else on_one_line(one) for one in (line.target, line.source))
-    space = shared(devices.space, line) if is_topmost and is_seen and not network else None
+    space = make_shared(devices.space, line) if is_topmost and is_seen and not network else None
     return Mount(
         id=line.id, parent=line.parent, device=line.device, root=line.root, target=target, source=source,
         fstype=line.fstype, options=line.options, super_options=line.super_options, atime=line.atime,
         is_read_only=line.is_read_only, is_topmost=is_topmost, is_bind=is_bind,
         disks=lazy(devices.disks, line), is_rotational=lazy(devices.rotates, line), is_network=network,
-        **{name: lazy(_size, space, name) if space else _UNASKED for name in _SPACE},
+        **{name: lazy(_read_size, space, name) if space else _UNASKED for name in _SPACE},
         unit=lazy(devices.unit, line.target) if is_topmost and line.fstype in LOCAL_TYPES else "",
         is_of_user=is_of_user,
     )  # fmt: skip
 
 
-def _size(space: Callable[[], Space], name: str) -> int:
+def _read_size(space: Callable[[], Space], name: str) -> int:
     size: int = getattr(space(), name)
     if size < 0:
         raise UnknownFact(f"{NOT_RECORDED}: how much of its space is reserved for root")
@@ -489,9 +497,9 @@ class _MountDisks:
 
     def __init__(self, reader: Reader, facts: Facts) -> None:
         self.reader = reader
-        self.by_device = shared(lambda: facts.disks.by_device)
-        self.by_name = shared(lambda: {disk.name: disk for disk in self.by_device().values()})
-        self.listed = shared(_in_fstab, facts)
+        self.by_device = make_shared(lambda: facts.disks.by_device)
+        self.by_name = make_shared(lambda: {disk.name: disk for disk in self.by_device().values()})
+        self.listed = make_shared(_in_fstab, facts)
 
     def disks(self, line: MountLine) -> tuple[str, ...]:
         """Names of the physical disks."""
@@ -523,7 +531,7 @@ class _MountDisks:
     def space(self, line: MountLine) -> Space:
         if line.fstype not in _MEASURED_TYPES:
             raise UnknownFact(f"the space of {line.fstype} is not asked for")
-        space = sure(self.reader.space(line.target))
+        space = require_sure(self.reader.space(line.target))
         if space is ABSENT:
             raise UnknownFact(f"{line.target} is gone")
         return space
@@ -539,7 +547,7 @@ class _MountDisks:
 
 def is_measured(mount: Mount) -> bool:
     """Whether the space of a mount is asked for at all."""
-    return raw(mount, "total_bytes") != Unreadable(_NOT_ASKED) and mount.fstype in _MEASURED_TYPES
+    return get_raw(mount, "total_bytes") != Unreadable(_NOT_ASKED) and mount.fstype in _MEASURED_TYPES
 
 
 def unit_name(target: str, suffix: str = "mount") -> str:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, lazy, shared
-from hosttune.facts.reading import if_absent, line, names_in
+from hosttune.facts.base import Fact, lazy, make_shared
+from hosttune.facts.reading import if_absent, names_in, read_line
 from hosttune.frozen import frozen
 
 if TYPE_CHECKING:
@@ -44,31 +44,35 @@ class Multipath(Fact):
 
 def collect(reader: Reader, facts: Facts) -> Multipath:
     del facts
-    maps = shared(_maps, reader)
-    return Multipath(lazy(lambda: _disks(reader, maps())), lazy(lambda: tuple(maps().values())))
+    maps = make_shared(_read_maps, reader)
+    return Multipath(lazy(lambda: _find_disks(reader, maps())), lazy(lambda: tuple(maps().values())))
 
 
-def _maps(reader: Reader) -> Mapping[str, tuple[str, ...]]:
+def _read_maps(reader: Reader) -> Mapping[str, tuple[str, ...]]:
     mapped = (name for name in names_in(reader, _BLOCK) if name.startswith("dm-"))
-    names = [name for name in mapped if if_absent(line(reader, f"{_BLOCK}/{name}/dm/uuid"), "").startswith("mpath-")]
+    names = [
+        name for name in mapped if if_absent(read_line(reader, f"{_BLOCK}/{name}/dm/uuid"), "").startswith("mpath-")
+    ]
     return {name: names_in(reader, f"{_BLOCK}/{name}/slaves") for name in names}
 
 
-def _disks(reader: Reader, maps: Mapping[str, tuple[str, ...]]) -> tuple[PathedDisk, ...]:
-    models = {name: _said(reader, paths[0], "model") if paths else "" for name, paths in maps.items()}
+def _find_disks(reader: Reader, maps: Mapping[str, tuple[str, ...]]) -> tuple[PathedDisk, ...]:
+    models = {name: _read_answer(reader, paths[0], "model") if paths else "" for name, paths in maps.items()}
     most: dict[str, int] = {}  # paths, by model
     for name, paths in maps.items():
         most[models[name]] = max(len(paths), most.get(models[name], 0))
     return tuple(
         PathedDisk(
-            name=if_absent(line(reader, f"{_BLOCK}/{name}/dm/name"), name),
+            name=if_absent(read_line(reader, f"{_BLOCK}/{name}/dm/name"), name),
             paths=len(paths),
-            lost=tuple(f"{path} ({state})" for path in paths if (state := _said(reader, path, "state")) not in _WORKS),
+            lost=tuple(
+                f"{path} ({state})" for path in paths if (state := _read_answer(reader, path, "state")) not in _WORKS
+            ),
             sibling_paths=most[models[name]],
         )
         for name, paths in maps.items()
     )
 
 
-def _said(reader: Reader, disk: str, what: str) -> str:
-    return if_absent(line(reader, f"{_BLOCK}/{disk}/device/{what}"), "")
+def _read_answer(reader: Reader, disk: str, what: str) -> str:
+    return if_absent(read_line(reader, f"{_BLOCK}/{disk}/device/{what}"), "")

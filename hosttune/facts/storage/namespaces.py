@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, attempt, lazy
-from hosttune.facts.reading import if_absent, line, names_in, text
+from hosttune.facts.reading import if_absent, names_in, read_line, read_text
 from hosttune.frozen import frozen
 from hosttune.host.mountinfo import MountLine, parse
 from hosttune.numbers import parse_digits
@@ -43,10 +43,10 @@ class Namespaces(Fact):
 
 
 def collect(reader: Reader, facts: Facts) -> Namespaces:  # noqa: ARG001 - the interface of all subjects
-    return Namespaces(lazy(_mounts, reader))
+    return Namespaces(lazy(_read_mounts, reader))
 
 
-def _mounts(reader: Reader) -> tuple[OtherMount, ...]:
+def _read_mounts(reader: Reader) -> tuple[OtherMount, ...]:
     if reader.persistent_only:
         return ()
     if not reader.is_privileged:
@@ -63,7 +63,7 @@ def _mounts(reader: Reader) -> tuple[OtherMount, ...]:
             continue  # any user can make one so long; it hides those of no others
         table = if_absent(answer, b"")  # absent where it has just ended
         mounts = [mount for mount in parse(table) if _is_disk(mount)]
-        holder = _holder(reader, pid) if mounts else ""
+        holder = _name_holder(reader, pid) if mounts else ""
         if len(seen) > _MOST_NAMESPACES or len(found) + len(mounts) > _MOST_MOUNTS:
             raise UnknownFact("this host has more mount namespaces, or mounts in them, than are looked through")
         found += [OtherMount(pid, holder, m.device, m.root, m.target, m.atime) for m in mounts]
@@ -75,11 +75,11 @@ def _is_disk(mount: MountLine) -> bool:
     return mount.source.startswith("/dev/") and mount.fstype not in {"devtmpfs", "squashfs"}
 
 
-def _holder(reader: Reader, pid: int) -> str:
-    groups = attempt(text, reader, f"/proc/{pid}/cgroup")
+def _name_holder(reader: Reader, pid: int) -> str:
+    groups = attempt(read_text, reader, f"/proc/{pid}/cgroup")
     paths = [entry.rpartition(":")[2] for entry in groups.split("\n")] if isinstance(groups, str) else []
     named = [part for path in paths for part in path.split("/") if part.endswith((".service", ".scope"))]
     if named:
         return named[-1]
-    name = attempt(line, reader, f"/proc/{pid}/comm")
+    name = attempt(read_line, reader, f"/proc/{pid}/comm")
     return name if isinstance(name, str) else f"process {pid}"

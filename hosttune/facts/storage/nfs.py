@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, lazy, shared
+from hosttune.facts.base import Fact, lazy, make_shared
 from hosttune.facts.containers.kubernetes import is_of_pods
 from hosttune.facts.kernel.sysfs_at_boot import udev_writes
 from hosttune.facts.network.network import ROUTES, interface_to, speed_of
-from hosttune.facts.reading import derived, if_absent, integer, names_in, require_known, text, texts
+from hosttune.facts.reading import derive, if_absent, names_in, read_integer, read_text, read_texts, require_known
 from hosttune.frozen import frozen
 from hosttune.numbers import parse_digits
 from hosttune.regex import regex
@@ -89,17 +89,19 @@ def read_ahead_lines(content: str) -> Iterator[tuple[int, str, str]]:
 
 
 def collect(reader: Reader, facts: Facts) -> Nfs:
-    mounts = shared(_mounts, reader, facts)
+    mounts = make_shared(_read_mounts, reader, facts)
     widest = lazy(lambda: max((one.rsize_bytes for one in mounts() if not one.is_of_pods), default=0))
-    of_pods = lazy(lambda: tuple(sorted({*_servers(facts.mounts.all)} - {*_servers(_of_host(facts))})))
-    return Nfs(lazy(mounts), lazy(_settings, reader), widest, lazy(lambda: _servers(facts.mounts.all)), of_pods)
+    of_pods = lazy(lambda: tuple(sorted({*_list_servers(facts.mounts.all)} - {*_list_servers(_of_host(facts))})))
+    return Nfs(
+        lazy(mounts), lazy(_read_settings, reader), widest, lazy(lambda: _list_servers(facts.mounts.all)), of_pods
+    )
 
 
 def _of_host(facts: Facts) -> Iterator[Mount]:
     return (one for one in facts.mounts.all if not is_of_pods(one.target) and not one.is_of_user)
 
 
-def _servers(mounts: Iterable[Mount | MountLine]) -> tuple[str, ...]:
+def _list_servers(mounts: Iterable[Mount | MountLine]) -> tuple[str, ...]:
     """`[fe80::1]:/data` and `nfs01:/data`: what is before the path."""
     sources = (one.source for one in mounts if one.fstype in _TYPES)
     return tuple(sorted({source.partition(":/")[0].strip("[]") for source in sources}))
@@ -107,11 +109,11 @@ def _servers(mounts: Iterable[Mount | MountLine]) -> tuple[str, ...]:
 
 def sees_only_of_pods(facts: Facts, seen: Iterable[MountLine]) -> bool:
     """Whether a process with these mounts has NFS, and all of it from servers that only pods use."""
-    servers = {*_servers(seen)}
+    servers = {*_list_servers(seen)}
     return bool(servers) and servers <= {*facts.nfs.of_pods}
 
 
-def _mounts(reader: Reader, facts: Facts) -> tuple[NfsMount, ...]:
+def _read_mounts(reader: Reader, facts: Facts) -> tuple[NfsMount, ...]:
     if reader.persistent_only:
         return ()
     found: dict[str, Mount] = {}
@@ -128,36 +130,36 @@ def _mount(reader: Reader, mount: Mount) -> NfsMount:
         target=mount.target,
         source=mount.source,
         device=mount.device,
-        rsize_bytes=_number(said.get("rsize", ""), 0),
-        read_ahead_kib=lazy(lambda: require_known(integer(reader, path), path)),
+        rsize_bytes=_parse_number(said.get("rsize", ""), 0),
+        read_ahead_kib=lazy(lambda: require_known(read_integer(reader, path), path)),
         is_soft=not said.keys().isdisjoint(("soft", "softerr")),
         is_read_only=mount.is_read_only,
         protocol=said.get("proto", "").removesuffix("6"),
-        connections=_number(said.get("nconnect", ""), 1),
-        speed_mbps=lazy(lambda: _speed(reader, said.get("addr", ""))),
+        connections=_parse_number(said.get("nconnect", ""), 1),
+        speed_mbps=lazy(lambda: _read_speed(reader, said.get("addr", ""))),
     )
 
 
-def _speed(reader: Reader, address: str) -> int:
-    interface = derived(if_absent(text(reader, ROUTES), ""), ROUTES, lambda routes: interface_to(routes, address))
+def _read_speed(reader: Reader, address: str) -> int:
+    interface = derive(if_absent(read_text(reader, ROUTES), ""), ROUTES, lambda routes: interface_to(routes, address))
     return speed_of(reader, f"/sys/class/net/{interface}") if interface else 0
 
 
-def _number(spelled: str, default: int) -> int:
+def _parse_number(spelled: str, default: int) -> int:
     return parse_digits(spelled, default)
 
 
-def _settings(reader: Reader) -> tuple[str, ...]:
+def _read_settings(reader: Reader) -> tuple[str, ...]:
     """Lines of a section [nfsrahead], and udev rules for read-ahead of what has no disk of its own."""
     found: list[str] = []
-    files = ("/etc/nfs.conf", *_files(reader, "/etc/nfs.conf.d", ".conf"), *_files(reader, _UDEV, ".rules"))
-    for path, content in texts(reader, files):
+    files = ("/etc/nfs.conf", *_read_files(reader, "/etc/nfs.conf.d", ".conf"), *_read_files(reader, _UDEV, ".rules"))
+    for path, content in read_texts(reader, files):
         lines = _udev_lines(content) if path.startswith(_UDEV) else read_ahead_lines(content)
         found += (f"{path}:{line} ({name} = {value})" for line, name, value in lines)
     return tuple(found)
 
 
-def _files(reader: Reader, folder: str, suffix: str) -> Iterator[str]:
+def _read_files(reader: Reader, folder: str, suffix: str) -> Iterator[str]:
     for name in names_in(reader, folder):
         if name.endswith(suffix) and not name.startswith(_OURS):
             yield f"{folder}/{name}"

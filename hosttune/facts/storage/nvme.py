@@ -14,9 +14,19 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from hosttune.facts.base import Fact, UnknownFact, keep_known, known_items, known_part, lacking_of, lazy, raw, shared
+from hosttune.facts.base import (
+    Fact,
+    UnknownFact,
+    get_raw,
+    keep_known,
+    known_items,
+    known_part,
+    lacking_of,
+    lazy,
+    make_shared,
+)
 from hosttune.facts.gpu.gpus import read_pci
-from hosttune.facts.reading import if_absent, integer, is_there, line, names_in, require_known
+from hosttune.facts.reading import if_absent, is_there, names_in, read_integer, read_line, require_known
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 from hosttune.values import ABSENT
@@ -56,7 +66,7 @@ class Drive(Fact):
     alone, and the rest is as of a drive that is well.
     """
 
-    name: str  # nvme0; of one without driver its place; of what stands for drives that nobody can ask: `8 NVMe drives`
+    name: str  # nvme0; of one without driver its place; of what stands for drives that no one can ask: `8 NVMe drives`
     address: str  # on the PCI bus, 0000:c1:00.0; empty where it has none
     state: str  # live, new, resetting, connecting, deleting, dead; without driver
     is_untold: bool  # no program is installed that could ask it for its health
@@ -100,32 +110,36 @@ class Nvme(Fact):
     def judged(self) -> tuple[Drive, ...]:
         """The drives, but in the place of those that no program can ask, one that stands for them."""
         drives = known_items(self.drives)
-        untold = [one for one in drives if raw(one, "is_untold") is True]
-        names = {one.name for one in untold if raw(one, "is_out_of_bounds") is not True}
+        untold = [one for one in drives if get_raw(one, "is_untold") is True]
+        names = {one.name for one in untold if get_raw(one, "is_out_of_bounds") is not True}
         rest = tuple(one for one in drives if one.name not in names)
         together = f"{len(untold)} NVMe drives" if len(untold) > 1 else "the NVMe drive"
-        return known_part((*rest, _sound(together, is_untold=True)) if untold else rest, lacking_of(self.drives))
+        return known_part(
+            (*rest, _make_sound_drive(together, is_untold=True)) if untold else rest, lacking_of(self.drives)
+        )
 
 
 _WELL = DriveLog(0, 100, 0, 0, 0)
 
 
 def collect(reader: Reader, facts: Facts) -> Nvme:
-    return Nvme(lazy(_drives, reader, facts))
+    return Nvme(lazy(_read_drives, reader, facts))
 
 
-def _drives(reader: Reader, facts: Facts) -> tuple[Drive, ...]:
+def _read_drives(reader: Reader, facts: Facts) -> tuple[Drive, ...]:
     if reader.persistent_only:
         return ()
 
     def driven() -> tuple[Drive, ...]:
         names = (name for name in names_in(reader, _CLASS) if _NAME.fullmatch(name))
-        return keep_known(lambda name: (_drive(reader, name),), names)
+        return keep_known(lambda name: (_read_drive(reader, name),), names)
 
-    def left() -> tuple[Drive, ...]:
-        return keep_known(lambda slot: (_sound(slot, slot, state=_WITHOUT_DRIVER),), _without_driver(reader, facts))
+    def list_left() -> tuple[Drive, ...]:
+        return keep_known(
+            lambda slot: (_make_sound_drive(slot, slot, state=_WITHOUT_DRIVER),), _without_driver(reader, facts)
+        )
 
-    return keep_known(lambda look: look(), (driven, left))
+    return keep_known(lambda look: look(), (driven, list_left))
 
 
 def _without_driver(reader: Reader, facts: Facts) -> tuple[str, ...]:
@@ -142,18 +156,18 @@ def _is_drive(reader: Reader, slot: str) -> bool:
     return read_pci(reader, slot, "class") == _PCI_CLASS
 
 
-def _drive(reader: Reader, name: str) -> Drive:
+def _read_drive(reader: Reader, name: str) -> Drive:
     folder = f"{_CLASS}/{name}"
-    model = if_absent(line(reader, f"{folder}/model"), "")
-    state = require_known(line(reader, f"{folder}/state"), f"{folder}/state")
+    model = if_absent(read_line(reader, f"{folder}/model"), "")
+    state = require_known(read_line(reader, f"{folder}/state"), f"{folder}/state")
     device = reader.link(f"{folder}/device")
     slot = device.rpartition("/")[2] if isinstance(device, str) else ""
-    is_local = if_absent(line(reader, f"{folder}/transport"), "pcie") == "pcie" and not _MADE_UP.fullmatch(model)
+    is_local = if_absent(read_line(reader, f"{folder}/transport"), "pcie") == "pcie" and not _MADE_UP.fullmatch(model)
     if state != "live" or not is_local:
-        return _sound(name, slot, state=state)
-    asked = shared(_asked, reader, name)
+        return _make_sound_drive(name, slot, state=state)
+    asked = make_shared(_ask_drive, reader, name)
 
-    def told() -> DriveLog:
+    def ask_log() -> DriveLog:
         return asked() or _WELL
 
     return Drive(
@@ -161,20 +175,22 @@ def _drive(reader: Reader, name: str) -> Drive:
         address=slot,
         state=state,
         is_untold=lazy(lambda: asked() is None),
-        celsius=lazy(_celsius, reader, folder),
-        is_out_of_bounds=lazy(lambda: _alarm(reader, folder) or bool(told().warning & 2)),
-        has_lost_reliability=lazy(lambda: bool(told().warning & 4)),
-        is_read_only=lazy(lambda: bool(told().warning & 8)),
-        has_lost_backup=lazy(lambda: bool(told().warning & 16)),
-        is_short_of_spare=lazy(lambda: bool(told().warning & 1) or told().spare_percent < told().spare_least_percent),
-        spare_percent=lazy(lambda: told().spare_percent),
-        used_percent=lazy(lambda: told().used_percent),
-        media_errors=lazy(lambda: told().media_errors),
+        celsius=lazy(_read_celsius, reader, folder),
+        is_out_of_bounds=lazy(lambda: _read_alarm(reader, folder) or bool(ask_log().warning & 2)),
+        has_lost_reliability=lazy(lambda: bool(ask_log().warning & 4)),
+        is_read_only=lazy(lambda: bool(ask_log().warning & 8)),
+        has_lost_backup=lazy(lambda: bool(ask_log().warning & 16)),
+        is_short_of_spare=lazy(
+            lambda: bool(ask_log().warning & 1) or ask_log().spare_percent < ask_log().spare_least_percent
+        ),
+        spare_percent=lazy(lambda: ask_log().spare_percent),
+        used_percent=lazy(lambda: ask_log().used_percent),
+        media_errors=lazy(lambda: ask_log().media_errors),
         is_asked=True,
     )
 
 
-def _sound(name: str, address: str = "", *, state: str = "live", is_untold: bool = False) -> Drive:
+def _make_sound_drive(name: str, address: str = "", *, state: str = "live", is_untold: bool = False) -> Drive:
     """One of which nothing else is told."""
     return Drive(
         name, address, state, is_untold, celsius=-1, is_out_of_bounds=False, has_lost_reliability=False,
@@ -183,37 +199,37 @@ def _sound(name: str, address: str = "", *, state: str = "live", is_untold: bool
     )  # fmt: skip
 
 
-def _monitors(reader: Reader, folder: str) -> tuple[str, ...]:
+def _list_monitors(reader: Reader, folder: str) -> tuple[str, ...]:
     return tuple(f"{folder}/{name}" for name in names_in(reader, folder) if name.startswith("hwmon"))
 
 
-def _celsius(reader: Reader, folder: str) -> int:
-    for monitor in _monitors(reader, folder):
-        millidegrees = integer(reader, f"{monitor}/temp1_input")
+def _read_celsius(reader: Reader, folder: str) -> int:
+    for monitor in _list_monitors(reader, folder):
+        millidegrees = read_integer(reader, f"{monitor}/temp1_input")
         if isinstance(millidegrees, int):
             return round(millidegrees / 1000)
     return -1
 
 
-def _alarm(reader: Reader, folder: str) -> bool:
+def _read_alarm(reader: Reader, folder: str) -> bool:
     """Bit 1 of Critical Warning, which hwmon shows to everybody."""
-    return any(if_absent(integer(reader, f"{one}/temp1_alarm"), 0) == 1 for one in _monitors(reader, folder))
+    return any(if_absent(read_integer(reader, f"{one}/temp1_alarm"), 0) == 1 for one in _list_monitors(reader, folder))
 
 
-def question(program: str, name: str) -> tuple[str, ...]:
+def make_question(program: str, name: str) -> tuple[str, ...]:
     """What asks a controller for its health; both programs only read."""
     if program == "nvme":
         return ("nvme", "smart-log", "--output-format=json", f"/dev/{name}")
     return ("smartctl", "--json", "--health", "--attributes", f"/dev/{name}")
 
 
-def _asked(reader: Reader, name: str) -> DriveLog | None:
+def _ask_drive(reader: Reader, name: str) -> DriveLog | None:
     """What a drive tells; None where no program is installed that could ask. Raises UnknownFact."""
     if not reader.is_privileged:
         raise UnknownFact("needs root: the health that NVMe drives tell of themselves (SMART)")
     problem = ""
     for program, read in (("nvme", _of_nvme), ("smartctl", _of_smartctl)):
-        answer = reader.query(question(program, name), timeout_s=_TIMEOUT_S)
+        answer = reader.query(make_question(program, name), timeout_s=_TIMEOUT_S)
         if answer is ABSENT:
             continue
         try:
@@ -233,11 +249,11 @@ def _of_nvme(output: bytes) -> DriveLog:
     told = json.loads(output)
     warning = told["critical_warning"]
     return DriveLog(
-        warning=_number(warning["value"] if isinstance(warning, dict) else warning),
-        spare_percent=_number(told["avail_spare"]),
-        spare_least_percent=_number(told["spare_thresh"]),
-        used_percent=_number(told["percent_used"]),
-        media_errors=_number(told["media_errors"]),
+        warning=_parse_number(warning["value"] if isinstance(warning, dict) else warning),
+        spare_percent=_parse_number(told["avail_spare"]),
+        spare_least_percent=_parse_number(told["spare_thresh"]),
+        used_percent=_parse_number(told["percent_used"]),
+        media_errors=_parse_number(told["media_errors"]),
     )
 
 
@@ -245,15 +261,15 @@ def _of_smartctl(output: bytes) -> DriveLog:
     """`smartctl` of smartmontools 7 and newer. Its exit status has bits for what was once, so it does not count."""
     told = json.loads(output)["nvme_smart_health_information_log"]
     return DriveLog(
-        warning=_number(told["critical_warning"]),
-        spare_percent=_number(told["available_spare"]),
-        spare_least_percent=_number(told["available_spare_threshold"]),
-        used_percent=_number(told["percentage_used"]),
-        media_errors=_number(told["media_errors"]),
+        warning=_parse_number(told["critical_warning"]),
+        spare_percent=_parse_number(told["available_spare"]),
+        spare_least_percent=_parse_number(told["available_spare_threshold"]),
+        used_percent=_parse_number(told["percentage_used"]),
+        media_errors=_parse_number(told["media_errors"]),
     )
 
 
-def _number(value: Any) -> int:
+def _parse_number(value: Any) -> int:
     """Counters of 128 bits are text in some versions, with commas in few."""
     if isinstance(value, bool):
         message = "true is no count"

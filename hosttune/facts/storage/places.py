@@ -30,7 +30,7 @@ _PATHS = (
 
 @frozen
 class LocalPlace(Fact):
-    """One local file system, and what of the above lies on it."""
+    """One local file system, and what of the above is on it."""
 
     target: str
     holds: tuple[str, ...]  # /var/lib/docker, /tmp ...
@@ -83,10 +83,10 @@ class Places(Fact):
 
 
 def collect(reader: Reader, facts: Facts) -> Places:
-    return Places(lazy(_all, reader, facts), lazy(_caches, reader, facts))
+    return Places(lazy(_read_all, reader, facts), lazy(_find_caches, reader, facts))
 
 
-def _all(reader: Reader, facts: Facts) -> tuple[LocalPlace, ...]:
+def _read_all(reader: Reader, facts: Facts) -> tuple[LocalPlace, ...]:
     visible = facts.mounts.visible
     data = {mount.target for mount in facts.mounts.local_data}
     ways = Ways(reader, facts)
@@ -95,10 +95,12 @@ def _all(reader: Reader, facts: Facts) -> tuple[LocalPlace, ...]:
     for path in there:
         if mount := mount_below(facts, path):
             held.setdefault(mount.target, []).extend([path] if path != mount.target else [])
-    return keep_known(lambda mount: _place(mount, tuple(held[mount.target])) if mount.target in held else (), visible)
+    return keep_known(
+        lambda mount: _make_place(mount, tuple(held[mount.target])) if mount.target in held else (), visible
+    )
 
 
-def _place(mount: Mount, holds: tuple[str, ...]) -> tuple[LocalPlace, ...]:
+def _make_place(mount: Mount, holds: tuple[str, ...]) -> tuple[LocalPlace, ...]:
     """None for what is not measured (network, read-only images, unknown types)."""
     if mount.is_read_only or not is_measured(mount):
         return ()
@@ -109,7 +111,7 @@ def _place(mount: Mount, holds: tuple[str, ...]) -> tuple[LocalPlace, ...]:
     return (one,)
 
 
-def _caches(reader: Reader, facts: Facts) -> tuple[CacheHome, ...]:
+def _find_caches(reader: Reader, facts: Facts) -> tuple[CacheHome, ...]:
     ways = Ways(reader, facts)
     found = []
     for one in facts.environment.caches:

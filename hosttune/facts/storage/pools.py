@@ -11,8 +11,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, shared, unread
-from hosttune.facts.reading import if_absent, line, names_in, parsed, require_known, sure
+from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, make_shared, make_unread
+from hosttune.facts.reading import if_absent, names_in, parse_or_unknown, read_line, require_known, require_sure
 from hosttune.facts.storage.ways import ways_of
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
@@ -76,27 +76,29 @@ def collect(reader: Reader, facts: Facts) -> Pools:
 
 def _of_zfs(reader: Reader, facts: Facts) -> tuple[Pool, ...]:
     folders = (name for name in names_in(reader, ZFS) if _is_folder(reader, f"{ZFS}/{name}"))
-    return tuple(_zfs(reader, facts, name) for name in folders)
+    return tuple(_read_zfs(reader, facts, name) for name in folders)
 
 
 def _is_folder(reader: Reader, path: str) -> bool:
-    stat = sure(reader.stat(path))
+    stat = require_sure(reader.stat(path))
     return isinstance(stat, Stat) and stat.type == "directory"
 
 
-def _zfs(reader: Reader, facts: Facts, name: str) -> Pool:
-    state = require_known(line(reader, f"{ZFS}/{name}/state"), f"{ZFS}/{name}/state")
+def _read_zfs(reader: Reader, facts: Facts, name: str) -> Pool:
+    state = require_known(read_line(reader, f"{ZFS}/{name}/state"), f"{ZFS}/{name}/state")
     if state in _DEAD:
         return Pool(name, "ZFS", state, False, False, 0, 0.0, 0.0)
-    status = shared(_zpool, reader, ("zpool", "status", name))
+    status = make_shared(_ask_zpool, reader, ("zpool", "status", name))
     return Pool(
         name=name,
         kind="ZFS",
         stopped="",
         is_degraded=state == "DEGRADED",
         is_rebuilt=lazy(lambda: bool(_REBUILT.search(status()))),
-        data_errors=lazy(lambda: parsed(data_errors_in, status())),
-        used_percent=lazy(lambda: parsed(percent_of, _zpool(reader, ("zpool", "list", "-H", "-o", "capacity", name)))),
+        data_errors=lazy(lambda: parse_or_unknown(data_errors_in, status())),
+        used_percent=lazy(
+            lambda: parse_or_unknown(percent_of, _ask_zpool(reader, ("zpool", "list", "-H", "-o", "capacity", name)))
+        ),
         metadata_percent=0.0,
         erring=lazy(lambda: erring_in(status(), is_whole=state == "ONLINE")),
         unmounted=lazy(_find_unmounted, reader, facts, name),
@@ -107,7 +109,7 @@ def _find_unmounted(reader: Reader, facts: Facts, name: str) -> tuple[str, ...]:
     """Nothing where zfs is not asked, as in records of before. What has no folder, asks for no mount, or is locked by
     its key is meant so.
     """
-    printed = attempt(_zpool, reader, (*DATASETS, name))
+    printed = attempt(_ask_zpool, reader, (*DATASETS, name))
     rows = (row.split("\t") for row in printed.splitlines()) if isinstance(printed, str) else ()
     found: list[str] = []
     for dataset, target, *rest in (row for row in rows if len(row) == len(DATASETS[-1].split(","))):
@@ -129,7 +131,7 @@ def erring_in(status: str, *, is_whole: bool) -> tuple[str, ...]:
     """
     rows = [match for line in status.splitlines() if (match := DEVICE.fullmatch(line))]
     found: dict[str, str] = {}
-    groups: list[tuple[int, str]] = []  # indent and name of what the row lies in
+    groups: list[tuple[int, str]] = []  # indent and name of what the row is in
     for row in rows:
         indent, name = len(row[1]), row[2]
         while groups and groups[-1][0] >= indent:
@@ -146,14 +148,14 @@ def erring_in(status: str, *, is_whole: bool) -> tuple[str, ...]:
     return tuple(found.values())
 
 
-def _zpool(reader: Reader, argv: tuple[str, ...]) -> str:
+def _ask_zpool(reader: Reader, argv: tuple[str, ...]) -> str:
     if not _NAME.fullmatch(argv[-1]):
         raise UnknownFact(f"the pool {argv[-1]!r} has no name that zpool takes")
-    return _printed(reader, argv)
+    return _ask_program(reader, argv)
 
 
-def _printed(reader: Reader, argv: tuple[str, ...]) -> str:
-    done = sure(reader.query(argv, timeout_s=_TIMEOUT_S))
+def _ask_program(reader: Reader, argv: tuple[str, ...]) -> str:
+    done = require_sure(reader.query(argv, timeout_s=_TIMEOUT_S))
     if done is ABSENT:
         raise UnknownFact(f"{argv[0]} is not installed")
     if done.status != 0:
@@ -180,31 +182,32 @@ def _of_thin(reader: Reader, facts: Facts) -> tuple[Pool, ...]:
     devices = [
         device
         for device in names_in(reader, _BLOCK)
-        if device.startswith("dm-") and _THIN_POOL.fullmatch(if_absent(line(reader, f"{_BLOCK}/{device}/dm/uuid"), ""))
+        if device.startswith("dm-")
+        and _THIN_POOL.fullmatch(if_absent(read_line(reader, f"{_BLOCK}/{device}/dm/uuid"), ""))
     ]
     attached = attempt(lambda: facts.disks.attached) if devices else frozenset()
     of_users = frozenset() if isinstance(attached, Unreadable) else attached
     own = (device for device in devices if device not in of_users)
-    named = [if_absent(line(reader, f"{_BLOCK}/{device}/dm/name"), device) for device in own]
-    told = shared(_dmsetup, reader)
-    return tuple(_thin(name, told) for name in sorted(named))
+    named = [if_absent(read_line(reader, f"{_BLOCK}/{device}/dm/name"), device) for device in own]
+    told = make_shared(_ask_dmsetup, reader)
+    return tuple(_make_thin(name, told) for name in sorted(named))
 
 
-def _thin(name: str, told: Callable[[], Mapping[str, Pool]]) -> Pool:
+def _make_thin(name: str, told: Callable[[], Mapping[str, Pool]]) -> Pool:
     try:
         return told()[name]
     except UnknownFact as unknown:
         reason = unknown.reason
     except KeyError:
         reason = f"dmsetup tells nothing of {name}"
-    hidden = unread(reason)
+    hidden = make_unread(reason)
     return Pool(name, "thin pool", hidden, False, False, 0, hidden, hidden)
 
 
-def _dmsetup(reader: Reader) -> Mapping[str, Pool]:
+def _ask_dmsetup(reader: Reader) -> Mapping[str, Pool]:
     if not reader.is_privileged:
         raise UnknownFact("needs root: how full the thin pools of LVM are")
-    return parsed(parse_thin, _printed(reader, THIN))
+    return parse_or_unknown(parse_thin, _ask_program(reader, THIN))
 
 
 def parse_thin(output: str) -> Mapping[str, Pool]:
@@ -223,11 +226,11 @@ def parse_thin(output: str) -> Mapping[str, Pool]:
             is_degraded=False,
             is_rebuilt=False,
             data_errors=0,
-            used_percent=_percent(match[5], match[6]),
-            metadata_percent=_percent(match[3], match[4]),
+            used_percent=_compute_percent(match[5], match[6]),
+            metadata_percent=_compute_percent(match[3], match[4]),
         )
     return found
 
 
-def _percent(used: str | None, whole: str | None) -> float:
+def _compute_percent(used: str | None, whole: str | None) -> float:
     return round(100 * int(used or 0) / max(1, int(whole or 1)), 1)

@@ -13,7 +13,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, attempt, lazy
-from hosttune.facts.reading import derived, if_absent, integer, line, names_in, require_known, text
+from hosttune.facts.reading import derive, if_absent, names_in, read_integer, read_line, read_text, require_known
 from hosttune.facts.storage.disks import Disk
 from hosttune.facts.sysfs import scheduler_modules
 from hosttune.frozen import frozen
@@ -85,10 +85,10 @@ def chosen_scheduler(content: str) -> str:
 
 
 def collect(reader: Reader, facts: Facts) -> Queues:
-    return Queues(lazy(_all, reader, facts))
+    return Queues(lazy(_read_all, reader, facts))
 
 
-def _all(reader: Reader, facts: Facts) -> tuple[Queue, ...]:
+def _read_all(reader: Reader, facts: Facts) -> tuple[Queue, ...]:
     disks = [disk for disk in facts.disks.all if disk.kind in _KINDS]
     said = {disk.name: _match(reader, disk.name) or _by_array(reader, disk) for disk in disks}
     times = Counter(said.values())
@@ -96,12 +96,12 @@ def _all(reader: Reader, facts: Facts) -> tuple[Queue, ...]:
         disk.name: one if (one := said[disk.name]) and times[one] == 1 else _by_place(reader, disk) for disk in disks
     }
     paths = {parent for disk in disks if disk.kind == "dm" for parent in _paths_of(reader, disk)}
-    return tuple(_queue(reader, facts, disk, disk.name in paths, matches[disk.name]) for disk in disks)
+    return tuple(_read_queue(reader, facts, disk, disk.name in paths, matches[disk.name]) for disk in disks)
 
 
 def _paths_of(reader: Reader, disk: Disk) -> tuple[str, ...]:
     """The ways to a disk of dm-multipath; none where they are not known, and for any other device."""
-    uuid = attempt(line, reader, f"/sys/block/{disk.name}/dm/uuid")
+    uuid = attempt(read_line, reader, f"/sys/block/{disk.name}/dm/uuid")
     if not (isinstance(uuid, str) and uuid.startswith("mpath-")):
         return ()
     try:
@@ -110,14 +110,14 @@ def _paths_of(reader: Reader, disk: Disk) -> tuple[str, ...]:
         return ()
 
 
-def _targets(facts: Facts, disk: Disk) -> tuple[str, ...]:
+def _list_targets(facts: Facts, disk: Disk) -> tuple[str, ...]:
     """The data mounts of this device and of its partitions."""
     parts = (one for one in facts.disks.all if one.kind == "partition" and one.parents == (disk.name,))
     own = {disk.device, *(one.device for one in parts)}
     return tuple(mount.target for mount in facts.mounts.local_data if mount.device in own)
 
 
-def _queue(reader: Reader, facts: Facts, disk: Disk, is_path: bool, match: str) -> Queue:  # noqa: FBT001 - as in the dataclass
+def _read_queue(reader: Reader, facts: Facts, disk: Disk, is_path: bool, match: str) -> Queue:  # noqa: FBT001 - as in the dataclass
     folder = f"/sys/block/{disk.name}"
     scheduler, ahead = f"{folder}/queue/scheduler", f"{folder}/queue/read_ahead_kb"
     return Queue(
@@ -126,10 +126,10 @@ def _queue(reader: Reader, facts: Facts, disk: Disk, is_path: bool, match: str) 
         transport=lazy(lambda: disk.transport),
         is_rotational=lazy(lambda: disk.is_rotational),
         is_path=is_path,
-        scheduler=lazy(lambda: derived(line(reader, scheduler), scheduler, chosen_scheduler)),
+        scheduler=lazy(lambda: derive(read_line(reader, scheduler), scheduler, chosen_scheduler)),
         hardware_queues=lazy(lambda: len(names_in(reader, f"{folder}/mq"))),
-        read_ahead_kib=lazy(lambda: require_known(integer(reader, ahead), ahead)),
-        targets=lazy(_targets, facts, disk),
+        read_ahead_kib=lazy(lambda: require_known(read_integer(reader, ahead), ahead)),
+        targets=lazy(_list_targets, facts, disk),
         match=match,
         has_deadline=lazy(lambda: "mq-deadline" not in scheduler_modules(reader)),
         kernel_read_ahead_kib=lazy(_kernel_read_ahead, reader, folder),
@@ -137,14 +137,14 @@ def _queue(reader: Reader, facts: Facts, disk: Disk, is_path: bool, match: str) 
 
 
 def _kernel_read_ahead(reader: Reader, folder: str) -> int:
-    optimal = if_absent(integer(reader, f"{folder}/queue/optimal_io_size"), 0)
+    optimal = if_absent(read_integer(reader, f"{folder}/queue/optimal_io_size"), 0)
     return max(2 * optimal // 1024, _LEAST_READ_AHEAD_KIB)
 
 
 def _match(reader: Reader, name: str) -> str:
     """What a device says of itself; empty where that is nothing that udev could match."""
     for attribute in _IDENTITIES:
-        identity = attempt(line, reader, f"/sys/block/{name}/{attribute}")
+        identity = attempt(read_line, reader, f"/sys/block/{name}/{attribute}")
         if isinstance(identity, str) and _PLAIN.fullmatch(identity):
             return f'ATTR{{{attribute}}}=="{identity}"'
     return ""
@@ -152,7 +152,7 @@ def _match(reader: Reader, name: str) -> str:
 
 def _by_array(reader: Reader, disk: Disk) -> str:
     """An md array by the UUID that udev has of it: /dev/md0 may be /dev/md127 after the next boot."""
-    rows = attempt(lambda: text(reader, f"/run/udev/data/b{disk.device}")) if disk.kind == "md" else ""
+    rows = attempt(lambda: read_text(reader, f"/run/udev/data/b{disk.device}")) if disk.kind == "md" else ""
     found = _MD_UUID.search(rows) if isinstance(rows, str) else None
     return _BY_MD_UUID.format(found[1]) if found else ""
 

@@ -9,7 +9,7 @@ all copies but one (`2 near-copies`, which lie on neighbours: md(4)).
 
 /sys/block/md*/md/mismatch_cnt counts the sectors that the last check found different (kernel: admin-guide/md.rst). For
 raid1 and raid10 it cannot be interpreted reliably (md(4), SCRUBBING AND MISMATCHES: what changes while it is written,
-swap for example, leaves copies that differ and that nobody reads), so there it is not looked at.
+swap for example, leaves copies that differ and that no one reads), so there it is not looked at.
 
 LVM's RAID (lvmraid(7)) is the same code below the device mapper, and /proc/mdstat has none of it. The kernel's own
 words, for root alone, are a line of `dmsetup status` (kernel: admin-guide/device-mapper/dm-raid.rst; raid_status in
@@ -25,8 +25,17 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, shared, unread
-from hosttune.facts.reading import answered, if_absent, integer, line, names_in, parsed, sure, text
+from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, make_shared, make_unread
+from hosttune.facts.reading import (
+    if_absent,
+    names_in,
+    parse_or_unknown,
+    read_integer,
+    read_line,
+    read_text,
+    require_sure,
+    run_looking,
+)
 from hosttune.frozen import frozen
 from hosttune.host.command_secrets import MASK
 from hosttune.regex import regex
@@ -53,7 +62,7 @@ _WITHOUT_SPARE = frozenset({"raid0", "linear"})
 _WITH_PARITY = frozenset({"raid4", "raid5", "raid6"})
 _BLOCK = "/sys/block"
 _CLASS = "/sys/class/block"
-_IMAGE = regex(r"(.+)_rimage_(\d+)")  # a member, which nobody else may name so (lvm(8), reserved names)
+_IMAGE = regex(r"(.+)_rimage_(\d+)")  # a member, which no one else may name so (lvm(8), reserved names)
 _MAPPED = regex(r"((?:[^-]|--)+)-(?!-)((?:[^-]|--)+)")  # volume group and volume, a hyphen in them doubled
 _VOLUME = regex(
     r"(.+): \d+ \d+ raid (raid\d+)((?:[^\s\d]\S*)?) \d+ ([AaD-]+) (\d+)/(\d+)(?: ([a-z]+) (\d+)(?: .*)?)?", re.DOTALL
@@ -91,25 +100,25 @@ class Raid(Fact):
 
 
 def collect(reader: Reader, facts: Facts) -> Raid:
-    def attached() -> frozenset[str]:
+    def find_attached() -> frozenset[str]:
         names = attempt(lambda: facts.disks.attached)
         return frozenset() if isinstance(names, Unreadable) else names
 
-    return Raid(lazy(lambda: (*_arrays(reader, attached), *_volumes(reader, attached))))
+    return Raid(lazy(lambda: (*_read_arrays(reader, find_attached), *_find_volumes(reader, find_attached))))
 
 
-def _arrays(reader: Reader, attached: Callable[[], frozenset[str]]) -> tuple[Array, ...]:
+def _read_arrays(reader: Reader, attached: Callable[[], frozenset[str]]) -> tuple[Array, ...]:
     if not any(name.startswith("md") for name in names_in(reader, _BLOCK)):
         return ()
-    content = text(reader, MDSTAT)
-    arrays = () if content is ABSENT else parsed(parse_mdstat, str(content))
+    content = read_text(reader, MDSTAT)
+    arrays = () if content is ABSENT else parse_or_unknown(parse_mdstat, str(content))
     of_users = attached() if arrays else frozenset()
     return tuple(
         replace(
             array,
             is_broken=lazy(_is_broken, reader, array),
-            gone=lazy(_gone, reader, array),
-            mismatches=lazy(_mismatches, reader, array),
+            gone=lazy(_find_gone, reader, array),
+            mismatches=lazy(_count_mismatches, reader, array),
         )
         for array in arrays
         if not array.members or not of_users.issuperset(array.members)
@@ -117,22 +126,22 @@ def _arrays(reader: Reader, attached: Callable[[], frozenset[str]]) -> tuple[Arr
 
 
 def _is_broken(reader: Reader, array: Array) -> bool:
-    return array.is_broken or if_absent(line(reader, f"{_BLOCK}/{array.name}/md/array_state"), "") == "broken"
+    return array.is_broken or if_absent(read_line(reader, f"{_BLOCK}/{array.name}/md/array_state"), "") == "broken"
 
 
-def _gone(reader: Reader, array: Array) -> tuple[str, ...]:
+def _find_gone(reader: Reader, array: Array) -> tuple[str, ...]:
     if array.level not in _WITHOUT_SPARE:
         return ()
-    there = sure(reader.list(_CLASS))
+    there = require_sure(reader.list(_CLASS))
     return () if there is ABSENT else tuple(name for name in array.members if name not in there)
 
 
-def _mismatches(reader: Reader, array: Array) -> int:
+def _count_mismatches(reader: Reader, array: Array) -> int:
     """0 also where the last that went over the array was no check: building one counts as well."""
     folder = f"{_BLOCK}/{array.name}/md"
-    if array.level not in _WITH_PARITY or if_absent(line(reader, f"{folder}/last_sync_action"), "") != "check":
+    if array.level not in _WITH_PARITY or if_absent(read_line(reader, f"{folder}/last_sync_action"), "") != "check":
         return 0
-    return if_absent(integer(reader, f"{folder}/mismatch_cnt"), 0)
+    return if_absent(read_integer(reader, f"{folder}/mismatch_cnt"), 0)
 
 
 def parse_mdstat(content: str) -> tuple[Array, ...]:
@@ -181,31 +190,31 @@ def _is_lost(level: str, members: str, told: str) -> bool:
     return gap in members + members[: len(gap) - 1]
 
 
-def _volumes(reader: Reader, attached: Callable[[], frozenset[str]]) -> tuple[Array, ...]:
+def _find_volumes(reader: Reader, attached: Callable[[], frozenset[str]]) -> tuple[Array, ...]:
     """Those of LVM: everybody sees that they are there, and root how they are."""
     images: dict[str, dict[int, str]] = {}  # as the device mapper calls the volume -> number of the member -> device
     for device in names_in(reader, _BLOCK):
-        name = if_absent(line(reader, f"{_BLOCK}/{device}/dm/name"), "") if device.startswith("dm-") else ""
+        name = if_absent(read_line(reader, f"{_BLOCK}/{device}/dm/name"), "") if device.startswith("dm-") else ""
         if (match := _IMAGE.fullmatch(name)) and _is_of_lvm(reader, device):
             images.setdefault(match[1], {})[int(match[2])] = device
-    told = shared(_status, reader, images)
+    told = make_shared(_read_status, reader, images)
     of_users = attached() if images else frozenset()
-    return tuple(_volume(name, told) for name in sorted(images) if not of_users.issuperset(images[name].values()))
+    return tuple(_make_volume(name, told) for name in sorted(images) if not of_users.issuperset(images[name].values()))
 
 
 def _is_of_lvm(reader: Reader, device: str) -> bool:
-    """Older records mask all that stands there, and keep the name."""
-    return if_absent(line(reader, f"{_BLOCK}/{device}/dm/uuid"), "").startswith(("LVM-", MASK))
+    """Older records mask all that is there, and keep the name."""
+    return if_absent(read_line(reader, f"{_BLOCK}/{device}/dm/uuid"), "").startswith(("LVM-", MASK))
 
 
-def _volume(mapped: str, told: Callable[[], Mapping[str, Array]]) -> Array:
+def _make_volume(mapped: str, told: Callable[[], Mapping[str, Array]]) -> Array:
     try:
         return replace(told()[mapped], name=_name(mapped))
     except UnknownFact as unknown:
         reason = unknown.reason
     except KeyError:
         reason = f"dmsetup tells nothing of {mapped}"
-    hidden = unread(reason)
+    hidden = make_unread(reason)
     return Array(
         _name(mapped), hidden, is_active=True, wanted=hidden, missing=hidden, failed=hidden, is_container=False,
         sync=hidden, percent=hidden, is_lost=hidden, gone=hidden, mismatches=hidden, kind="LVM",
@@ -217,16 +226,16 @@ def _name(mapped: str) -> str:
     return "/".join(part.replace("--", "-") for part in parts.groups()) if parts else mapped
 
 
-def _status(reader: Reader, images: Mapping[str, Mapping[int, str]]) -> Mapping[str, Array]:
+def _read_status(reader: Reader, images: Mapping[str, Mapping[int, str]]) -> Mapping[str, Array]:
     if not reader.is_privileged:
         raise UnknownFact("needs root: how the RAID volumes of LVM are")
-    pulled = {name: _pulled(reader, members) for name, members in images.items()}
-    return parsed(parse_volumes, answered(reader, VOLUMES).text, pulled)
+    pulled = {name: _find_pulled(reader, members) for name, members in images.items()}
+    return parse_or_unknown(parse_volumes, run_looking(reader, VOLUMES).text, pulled)
 
 
-def _pulled(reader: Reader, members: Mapping[int, str]) -> frozenset[int]:
+def _find_pulled(reader: Reader, members: Mapping[int, str]) -> frozenset[int]:
     """The members below which a device is gone, which the kernel's RAID may not have met yet."""
-    there = sure(reader.list(_CLASS))
+    there = require_sure(reader.list(_CLASS))
     below = {number: names_in(reader, f"{_BLOCK}/{device}/slaves") for number, device in members.items()}
     return frozenset() if there is ABSENT else frozenset(one for one in below if not set(below[one]) <= set(there))
 
@@ -242,7 +251,7 @@ def parse_volumes(output: str, pulled: Mapping[str, frozenset[int]]) -> Mapping[
             message = f"dmsetup printed {row[:80]!r}, which is no RAID volume"
             raise ValueError(message)
         name, level, layout, letters, done, whole, action, mismatches = match.groups()
-        # of a volume that has a snapshot, the array lies below it and is called so (lvm2: build_dm_uuid, "real")
+        # of a volume that has a snapshot, the array is below it and is called so (lvm2: build_dm_uuid, "real")
         volume = name if name in pulled else name.removesuffix("-real")
         gone = pulled.get(volume, frozenset())
         dead = {at for at, letter in enumerate(letters) if letter in "D-" or at in gone}
@@ -257,7 +266,7 @@ def parse_volumes(output: str, pulled: Mapping[str, frozenset[int]]) -> Mapping[
             is_active=True,
             wanted=0 if is_plain else len(letters),
             missing=0 if is_plain else len(missing),
-            failed=() if is_plain else _images(volume, dead),
+            failed=() if is_plain else _name_images(volume, dead),
             is_container=False,
             sync=sync,
             percent=round(100 * int(done) / max(1, int(whole)), 1) if sync else -1.0,
@@ -266,12 +275,12 @@ def parse_volumes(output: str, pulled: Mapping[str, frozenset[int]]) -> Mapping[
                 "".join("_" if at in dead else "U" for at in range(len(letters))),
                 "2 near-copies" if layout in {"", "_near"} else "",
             ),
-            gone=_images(volume, dead) if is_plain else (),
+            gone=_name_images(volume, dead) if is_plain else (),
             mismatches=int(mismatches or 0) if level in _WITH_PARITY else 0,
             kind="LVM",
         )
     return found
 
 
-def _images(volume: str, numbers: set[int]) -> tuple[str, ...]:
+def _name_images(volume: str, numbers: set[int]) -> tuple[str, ...]:
     return tuple(f"{volume}_rimage_{number}" for number in sorted(numbers))

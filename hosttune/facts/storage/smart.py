@@ -12,8 +12,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, shared
-from hosttune.facts.reading import sure
+from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, make_shared
+from hosttune.facts.reading import require_sure
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 from hosttune.values import Absent, Unreadable
@@ -48,28 +48,28 @@ class Smart(Fact):
     """The disks that could be asked."""
 
     disks: tuple[AskedDisk, ...]  # those of this machine that are reached by SATA or SAS; none that can be pulled out
-    is_installed: bool  # smartctl is, by which they are asked; of a host without such disks nobody looks
+    is_installed: bool  # smartctl is, by which they are asked; of a host without such disks no one looks
 
 
 def collect(reader: Reader, facts: Facts) -> Smart:
-    answers = shared(_answers, reader, facts)
+    answers = make_shared(_ask_disks, reader, facts)
     return Smart(
-        disks=lazy(lambda: tuple(_told(name, answer) for name, answer in answers())),
+        disks=lazy(lambda: tuple(_make_asked_disk(name, answer) for name, answer in answers())),
         is_installed=lazy(lambda: _is_installed([answer for _, answer in answers()])),
     )
 
 
-def question(name: str) -> tuple[str, ...]:
+def make_question(name: str) -> tuple[str, ...]:
     """What asks a disk."""
     return ("smartctl", "--json", "--health", "--nocheck=standby,0", f"/dev/{name}")
 
 
-def _answers(reader: Reader, facts: Facts) -> tuple[tuple[str, Callable[[], tuple[bool, str] | None]], ...]:
+def _ask_disks(reader: Reader, facts: Facts) -> tuple[tuple[str, Callable[[], tuple[bool, str] | None]], ...]:
     """The disks that are asked, and what each answers, which is asked for at first need."""
     if reader.persistent_only:
         return ()
     own = (disk for disk in facts.disks.physical if not disk.is_removable and not disk.is_virtual)
-    return tuple((disk.name, shared(_answer, reader, disk.name)) for disk in own if disk.transport in _TRANSPORTS)
+    return tuple((disk.name, make_shared(_answer, reader, disk.name)) for disk in own if disk.transport in _TRANSPORTS)
 
 
 def _is_installed(answers: Sequence[Callable[[], tuple[bool, str] | None]]) -> bool:
@@ -81,7 +81,7 @@ def _is_installed(answers: Sequence[Callable[[], tuple[bool, str] | None]]) -> b
     return all(answer() is not None for answer in answers)
 
 
-def _told(name: str, answer: Callable[[], tuple[bool, str] | None]) -> AskedDisk:
+def _make_asked_disk(name: str, answer: Callable[[], tuple[bool, str] | None]) -> AskedDisk:
     well = (False, "")
     return AskedDisk(name, lazy(lambda: (answer() or well)[0]), lazy(lambda: (answer() or well)[1]))
 
@@ -90,7 +90,7 @@ def _answer(reader: Reader, name: str) -> tuple[bool, str] | None:
     """Whether it fails, and what it warns of; None where smartctl is not installed. Raises UnknownFact."""
     if not reader.is_privileged:
         raise UnknownFact("needs root: the health that SATA and SAS disks tell of themselves (SMART)")
-    answer = sure(reader.query(question(name), timeout_s=_TIMEOUT_S))
+    answer = require_sure(reader.query(make_question(name), timeout_s=_TIMEOUT_S))
     if isinstance(answer, Absent):
         return None
     try:

@@ -11,9 +11,9 @@ from enum import Enum
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import UnknownFact, attempt, raw
+from hosttune.facts.base import UnknownFact, attempt, get_raw
 from hosttune.facts.kernel.initramfs import REBUILD
-from hosttune.facts.reading import line
+from hosttune.facts.reading import read_line
 from hosttune.facts.storage.crypttab import crypt_lines
 from hosttune.facts.storage.disks import is_volume
 from hosttune.facts.storage.fstab_types import MOVES, ON_DISK, is_known
@@ -121,9 +121,9 @@ class Sources:
         for disk in disks:
             self._disks[disk.name] = disk
             self._names[f"/dev/{disk.name.replace('!', '/')}"] = disk.name
-            if isinstance(path := raw(disk, "path"), str):
+            if isinstance(path := get_raw(disk, "path"), str):
                 self._names[path] = disk.name
-            if isinstance(number := raw(disk, "device"), str):
+            if isinstance(number := get_raw(disk, "device"), str):
                 self._numbered[number] = disk.name
         attached = facts.disks.attached_paths if self._attached else frozenset()
         for one in sorted(filesystems, key=lambda one: one.path in attached):  # what users attach pushes no disk out
@@ -157,7 +157,7 @@ class Sources:
         """Whether it is of an array or a volume group, which udev brings up as soon as its parts are there."""
         disk = self._disks[name]
         if disk.kind == "partition":
-            return any(parent in self._disks and self._is_assembled(parent) for parent in _parents(disk))
+            return any(parent in self._disks and self._is_assembled(parent) for parent in _list_parents(disk))
         return disk.kind == "md" or (disk.kind == "dm" and is_volume(self._facts.reader, name, or_unknown=False))
 
     def _find_now(self, source: str) -> tuple[str, ...] | None:
@@ -216,14 +216,14 @@ class Sources:
         return reader.kind == "live" or folder == "directory" or bool(self.closed)
 
     def holds(self, name: str) -> Filesystem | None:
-        """What lies on a device; None for nothing that blkid knows."""
+        """What is on a device; None for nothing that blkid knows."""
         return self._held.get(name)
 
     def below(self, mount: Mount) -> frozenset[str]:
         """The names of the devices that a mount shows, of a file system on several all of them, and of what a device
         is made of (multipath, RAID) that as well.
         """
-        number = raw(mount, "device")
+        number = get_raw(mount, "device")
         found = {self._numbered[number]} if isinstance(number, str) and number in self._numbered else set()
         if not found and mount.source.startswith("/dev/") and not mount.fstype.startswith("fuse"):
             found = set(self._find_now(mount.source) or ())
@@ -235,7 +235,7 @@ class Sources:
         waiting = [*found]
         while waiting and len(found) < _MOST_BELOW:
             disk = self._disks.get(waiting.pop())
-            parents = raw(disk, "parents") if disk and raw(disk, "kind") in {"dm", "md"} else ()
+            parents = get_raw(disk, "parents") if disk and get_raw(disk, "kind") in {"dm", "md"} else ()
             new = set(parents[:_MOST_OF_A_TAG] if isinstance(parents, tuple) else ()) - found
             found |= new
             waiting += new
@@ -262,16 +262,16 @@ class Sources:
 
     def _is_fixed(self, name: str) -> bool:
         disk = self._disks.get(name)
-        ends = raw(disk, "disks") if disk else ()
+        ends = get_raw(disk, "disks") if disk else ()
         whole = [self._disks[one] for one in (ends if isinstance(ends, tuple) else ()) if one in self._disks]
         return bool(whole) and not any(
-            raw(one, "is_removable") is not False or raw(one, "transport") == "usb" for one in whole
+            get_raw(one, "is_removable") is not False or get_raw(one, "transport") == "usb" for one in whole
         )
 
     @cached_property
     def _parts(self) -> frozenset[str]:
         """The devices of which others are made."""
-        return frozenset(parent for disk in self._disks.values() for parent in _parents(disk))
+        return frozenset(parent for disk in self._disks.values() for parent in _list_parents(disk))
 
     @cached_property
     def _mounted(self) -> frozenset[str]:
@@ -403,7 +403,7 @@ class Sources:
         return self._path(name)
 
     def _path(self, name: str) -> str:
-        path = raw(self._disks[name], "path") if name in self._disks else ""
+        path = get_raw(self._disks[name], "path") if name in self._disks else ""
         return path if isinstance(path, str) and path else f"/dev/{name}"
 
     def made_of(self, name: str) -> tuple[str, ...]:
@@ -412,13 +412,13 @@ class Sources:
 
     def partitions_of(self, name: str) -> tuple[str, ...]:
         """The partitions of a device."""
-        return tuple(one for one in self.made_of(name) if raw(self._disks[one], "kind") == "partition")
+        return tuple(one for one in self.made_of(name) if get_raw(self._disks[one], "kind") == "partition")
 
     @cached_property
     def _children(self) -> Mapping[str, tuple[str, ...]]:
         found: dict[str, list[str]] = {}
         for name, disk in sorted(self._disks.items()):
-            for parent in dict.fromkeys(_parents(disk)):
+            for parent in dict.fromkeys(_list_parents(disk)):
                 found.setdefault(parent, []).append(name)
         return {parent: tuple(names) for parent, names in found.items()}
 
@@ -431,15 +431,19 @@ class Sources:
         held = [self._held.get(name) for name in found]
         if len(found) < 2 or any(one is None or one.is_member or one.fstype in _OF_MANY for one in held):
             return ()
-        if any(raw(self._disks[name], "kind") not in {"disk", "partition"} or name in self._parts for name in found):
+        if any(
+            get_raw(self._disks[name], "kind") not in {"disk", "partition"} or name in self._parts for name in found
+        ):
             return ()
-        whole = {end for name in found if isinstance(ends := raw(self._disks[name], "disks"), tuple) for end in ends}
+        whole = {
+            end for name in found if isinstance(ends := get_raw(self._disks[name], "disks"), tuple) for end in ends
+        }
         known = [self._identity(name) for name in sorted(whole)]
         return tuple(sorted(found)) if all(known) and len({*known}) == len(known) else ()
 
     def whole_of(self, name: str) -> tuple[str, ...]:
         """The disks that a device ends on."""
-        ends = raw(self._disks[name], "disks") if name in self._disks else ()
+        ends = get_raw(self._disks[name], "disks") if name in self._disks else ()
         return ends if isinstance(ends, tuple) else ()
 
     def mappings_below(self, name: str) -> frozenset[str]:
@@ -450,7 +454,7 @@ class Sources:
             path = self._path(one)
             if path.startswith(_MAPPER) and self.is_encrypted(path):
                 found.add(path.removeprefix(_MAPPER))
-            new = set(_parents(self._disks[one])[:_MOST_OF_A_TAG] if one in self._disks else ()) - done
+            new = set(_list_parents(self._disks[one])[:_MOST_OF_A_TAG] if one in self._disks else ()) - done
             done |= new
             waiting += new
         return frozenset(found)
@@ -461,7 +465,7 @@ class Sources:
 
     def encrypted_below(self, path: str) -> tuple[str, ...]:
         """The names of the encrypted devices that a mapping is made of, which is open now."""
-        parents = (parent for name in self.find(path) or () for parent in _parents(self._disks[name]))
+        parents = (parent for name in self.find(path) or () for parent in _list_parents(self._disks[name]))
         return tuple(one for one in parents if (held := self._held.get(one)) and held.fstype == "crypto_LUKS")
 
     def is_of_network(self, name: str) -> bool:
@@ -485,7 +489,7 @@ class Sources:
     def find_snapshots(self, source: str) -> tuple[str, ...]:
         """The volumes of the device mapper that have one tag, as an origin of LVM and its snapshots; empty for one."""
         found = self.find(source) or ()
-        are_volumes = all(raw(self._disks[name], "kind") == "dm" for name in found)
+        are_volumes = all(get_raw(self._disks[name], "kind") == "dm" for name in found)
         held = [self._held.get(name) for name in found]
         is_plain = all(one is not None and not one.is_member and one.fstype not in _OF_MANY for one in held)
         return found if len(found) > 1 and are_volumes and is_plain else ()
@@ -493,7 +497,7 @@ class Sources:
     def _identity(self, name: str) -> str:
         """What a disk says of itself, the same by each path to it; empty where that is not known."""
         for attribute in ("device/wwid", "wwid", "device/serial", "serial", "device/cid"):
-            said = attempt(line, self._facts.reader, f"/sys/block/{name}/{attribute}")
+            said = attempt(read_line, self._facts.reader, f"/sys/block/{name}/{attribute}")
             if isinstance(said, str) and said:
                 return said
         return ""
@@ -510,7 +514,7 @@ class Sources:
         return next((f"/dev/{one.name}" for one in stopped if member in one.members), "")
 
     def is_ephemeral(self, name: str) -> bool:
-        """Whether it lies on a cloud's own disk of this instance, which comes back empty after a stop."""
+        """Whether it is on a cloud's own disk of this instance, which comes back empty after a stop."""
         return any(self._disks[one].is_ephemeral for one in self.whole_of(name) if one in self._disks)
 
 
@@ -699,6 +703,6 @@ def _fold(tag: str, value: str) -> str:
     return value.casefold() if tag in _ANY_CASE else value
 
 
-def _parents(disk: Disk) -> tuple[str, ...]:
-    parents = raw(disk, "parents")
+def _list_parents(disk: Disk) -> tuple[str, ...]:
+    parents = get_raw(disk, "parents")
     return parents if isinstance(parents, tuple) else ()

@@ -14,8 +14,8 @@ import re
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, lazy
-from hosttune.facts.reading import answered, line, names_in
-from hosttune.facts.storage.claims import claimed
+from hosttune.facts.reading import names_in, read_line, run_looking
+from hosttune.facts.storage.claims import find_claimed
 from hosttune.facts.storage.mounts import LOCAL_TYPES
 from hosttune.frozen import frozen
 from hosttune.values import ABSENT
@@ -51,29 +51,29 @@ class Spare(Fact):
     all: tuple[SpareDisk, ...]
 
 
-def wipefs(path: str) -> tuple[str, ...]:
+def make_wipefs(path: str) -> tuple[str, ...]:
     """The question which signatures are on a device."""
     return ("wipefs", "--no-act", "--json", "--output", "OFFSET,TYPE", path)
 
 
-def compared(path: str) -> tuple[str, ...]:
+def make_comparison(path: str) -> tuple[str, ...]:
     """The question whether a device begins with zeros: status 0 says yes, 1 no."""
     return ("cmp", "--silent", f"--bytes={_LOOKED_AT}", path, "/dev/zero")
 
 
 def collect(reader: Reader, facts: Facts) -> Spare:
-    return Spare(lazy(_all, reader, facts))
+    return Spare(lazy(_find_all, reader, facts))
 
 
-def _all(reader: Reader, facts: Facts) -> tuple[SpareDisk, ...]:
-    used = _used(facts)
+def _find_all(reader: Reader, facts: Facts) -> tuple[SpareDisk, ...]:
+    used = _find_used(facts)
     disks = [disk for disk in facts.disks.physical if disk.transport == "nvme" and disk.name not in used]
     free = [disk for disk in disks if _is_local(reader, disk.name) and not _is_held(reader, facts, disk)]
-    names = claimed(reader, facts) if free else frozenset()
-    return tuple(_spare(reader, facts, disk) for disk in free if not _is_claimed(facts, disk, names))
+    names = find_claimed(reader, facts) if free else frozenset()
+    return tuple(_make_spare(reader, facts, disk) for disk in free if not _is_claimed(facts, disk, names))
 
 
-def _used(facts: Facts) -> frozenset[str]:
+def _find_used(facts: Facts) -> frozenset[str]:
     """The disks below mounts, swap and every device that is made of others."""
     swaps = {swap.path for swap in facts.memory.swaps}
     made = (disk for disk in facts.disks.all if disk.kind != "partition" and disk.parents)
@@ -88,45 +88,45 @@ def _is_local(reader: Reader, name: str) -> bool:
     names = reader.list(folder)
     controllers = [one for one in names if re.fullmatch(r"nvme\d+", one)] if isinstance(names, tuple) else []
     files = [f"{folder}/{one}/transport" for one in controllers] or [f"{folder}/transport"]
-    transports = [line(reader, file) for file in files]
+    transports = [read_line(reader, file) for file in files]
     if ABSENT in transports:
         raise UnknownFact(f"{name} does not say how it is attached")
     return all(transport == "pcie" for transport in transports)
 
 
-def _family(facts: Facts, disk: Disk) -> tuple[Disk, ...]:
+def _find_family(facts: Facts, disk: Disk) -> tuple[Disk, ...]:
     return (disk, *(one for one in facts.disks.all if one.kind == "partition" and one.parents == (disk.name,)))
 
 
 def _is_held(reader: Reader, facts: Facts, disk: Disk) -> bool:
     """Whether something holds it, or has it mounted in a namespace of its own. Raises UnknownFact."""
-    family = _family(facts, disk)
+    family = _find_family(facts, disk)
     folders = [f"/sys/block/{disk.name}" + (f"/{one.name}" if one is not disk else "") for one in family]
     if any(names_in(reader, f"{folder}/holders") for folder in folders):
         return True
     names = {one.name for one in family}
-    return any(names & set(_listed(reader, f"/sys/fs/{fstype}")) for fstype in LOCAL_TYPES)
+    return any(names & set(_list_names(reader, f"/sys/fs/{fstype}")) for fstype in LOCAL_TYPES)
 
 
 def _is_claimed(facts: Facts, disk: Disk, names: frozenset[str]) -> bool:
-    family = _family(facts, disk)
+    family = _find_family(facts, disk)
     paths = {one.path for one in family}
-    return not names.isdisjoint(paths | {tag.casefold() for held in _held(facts, family) for tag in held.tags})
+    return not names.isdisjoint(paths | {tag.casefold() for held in _find_held(facts, family) for tag in held.tags})
 
 
-def _listed(reader: Reader, folder: str) -> tuple[str, ...]:
+def _list_names(reader: Reader, folder: str) -> tuple[str, ...]:
     names = reader.list(folder)
     return names if isinstance(names, tuple) else ()
 
 
-def _held(facts: Facts, family: tuple[Disk, ...]) -> Iterator[Filesystem]:
+def _find_held(facts: Facts, family: tuple[Disk, ...]) -> Iterator[Filesystem]:
     paths = {one.path for one in family}
     return (one for one in facts.filesystems.all if one.path in paths)
 
 
-def _spare(reader: Reader, facts: Facts, disk: Disk) -> SpareDisk:
-    family = _family(facts, disk)
-    held = list(_held(facts, family))
+def _make_spare(reader: Reader, facts: Facts, disk: Disk) -> SpareDisk:
+    family = _find_family(facts, disk)
+    held = list(_find_held(facts, family))
     attached = facts.disks.attached_paths
     # Two of one UUID are a pool of btrfs, a copy, a snapshot; what users attach is none of them.
     uuids = [one.uuid for one in facts.filesystems.all if one.path not in attached]
@@ -149,9 +149,9 @@ def is_blank(reader: Reader, path: str) -> bool:
     """
     if not reader.is_privileged:
         raise UnknownFact(f"only root can see whether {path} is blank")
-    signatures = answered(reader, wipefs(path))
+    signatures = run_looking(reader, make_wipefs(path))
     try:
         listed = json.loads(signatures.text or "{}").get("signatures")
     except (ValueError, AttributeError, RecursionError):
         raise UnknownFact(f"wipefs printed no list of the signatures on {path}") from None
-    return not listed and answered(reader, compared(path), (0, 1)).status == 0
+    return not listed and run_looking(reader, make_comparison(path), (0, 1)).status == 0

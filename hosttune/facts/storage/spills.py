@@ -12,7 +12,7 @@ import re
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, attempt, lazy
-from hosttune.facts.reading import if_absent, text
+from hosttune.facts.reading import if_absent, read_text
 from hosttune.facts.slurm_conf import SLURM_CONF, slurm_rows
 from hosttune.facts.storage.ways import ways_of
 from hosttune.frozen import frozen
@@ -58,33 +58,33 @@ class Spills(Fact):
 
 
 def is_tmp(path: str) -> bool:
-    """Whether a configured folder lies in /tmp; ${TMPDIR:-/tmp} counts as what it is without TMPDIR."""
+    """Whether a configured folder is in /tmp; ${TMPDIR:-/tmp} counts as what it is without TMPDIR."""
     plain = re.sub(r"\$\{TMPDIR:?-((?:(?!\$\{TMPDIR)[^}])*)\}", r"\1", path.strip("\"'"))
     return f"{plain}/".startswith("/tmp/")
 
 
 def collect(reader: Reader, facts: Facts) -> Spills:
-    return Spills(lazy(_all, reader, facts))
+    return Spills(lazy(_find_all, reader, facts))
 
 
-def _all(reader: Reader, facts: Facts) -> tuple[Spill, ...]:
+def _find_all(reader: Reader, facts: Facts) -> tuple[Spill, ...]:
     present = facts.managers.names
-    found = [*_slurm(reader, is_node="slurm" in present), *_schedulers(reader, present)]
-    found += _lsf(reader, present)
-    is_enroot = facts.packages["enroot"].is_installed or "enroot" in _names(reader, "/etc")
-    found += _enroot(reader) if is_enroot else ()
-    found += _apptainer(reader, facts)
-    found += _spark(reader) if "spark" in present else ()
-    found += _ray(reader, facts, present)
+    found = [*_find_slurm(reader, is_node="slurm" in present), *_find_schedulers(reader, present)]
+    found += _find_lsf(reader, present)
+    is_enroot = facts.packages["enroot"].is_installed or "enroot" in _list_names(reader, "/etc")
+    found += _find_enroot(reader) if is_enroot else ()
+    found += _find_apptainer(reader, facts)
+    found += _find_spark(reader) if "spark" in present else ()
+    found += _find_ray(reader, facts, present)
     return tuple(found)
 
 
-def _names(reader: Reader, folder: str) -> tuple[str, ...]:
+def _list_names(reader: Reader, folder: str) -> tuple[str, ...]:
     names = reader.list(folder)
     return names if isinstance(names, tuple) else ()
 
 
-def _slurm(reader: Reader, *, is_node: bool) -> Iterator[Spill]:
+def _find_slurm(reader: Reader, *, is_node: bool) -> Iterator[Spill]:
     """Slurmd reports the size of TmpFS to the controller, which takes a node with less than TmpDisk out of service.
 
     A slurm.conf that names one of them counts whatever starts slurmd (a script, another unit, a later boot).
@@ -96,7 +96,7 @@ def _slurm(reader: Reader, *, is_node: bool) -> Iterator[Spill]:
     def read(path: str) -> str:
         nonlocal hidden
         try:
-            return if_absent(text(reader, path), "")
+            return if_absent(read_text(reader, path), "")
         except UnknownFact as unknown:
             hidden = hidden or unknown.reason
             return ""
@@ -117,39 +117,39 @@ def _slurm(reader: Reader, *, is_node: bool) -> Iterator[Spill]:
             return
 
 
-def _schedulers(reader: Reader, present: tuple[str, ...]) -> Iterator[Spill]:
+def _find_schedulers(reader: Reader, present: tuple[str, ...]) -> Iterator[Spill]:
     if "gridengine" in present:
         yield Spill(
             "Grid Engine", "Grid Engine keeps files of jobs in the tmpdir of their queue, /tmp unless it is set"
         )
-    condor = (*_CONDOR_CONF, *(f"/etc/condor/config.d/{name}" for name in _names(reader, "/etc/condor/config.d")))
+    condor = (*_CONDOR_CONF, *(f"/etc/condor/config.d/{name}" for name in _list_names(reader, "/etc/condor/config.d")))
     for name, program, paths, key in (
         ("pbs", "PBS", _PBS_CONF, "$tmpdir"),
         ("htcondor", "HTCondor", condor, "EXECUTE"),
     ):
-        if name in present and (place := _place(reader, paths, key)):
+        if name in present and (place := _find_place(reader, paths, key)):
             yield Spill(program, f"{program} keeps files of jobs in {place}")
 
 
-def _lsf(reader: Reader, present: tuple[str, ...]) -> tuple[Spill, ...]:
+def _find_lsf(reader: Reader, present: tuple[str, ...]) -> tuple[Spill, ...]:
     """Jobs get their temporary folder in LSF_TMPDIR, and start in /tmp where theirs does not exist here."""
-    scripts = (f"/etc/profile.d/{name}" for name in _names(reader, "/etc/profile.d"))
-    contents = (attempt(text, reader, path) for path in (*_LSF_NAMES, *scripts))
+    scripts = (f"/etc/profile.d/{name}" for name in _list_names(reader, "/etc/profile.d"))
+    contents = (attempt(read_text, reader, path) for path in (*_LSF_NAMES, *scripts))
     named = [a or b for one in contents if isinstance(one, str) for a, b in _LSF_ENVDIR.findall(one)]
     paths = tuple(f"{folder}/lsf.conf" for folder in (*named, *_LSF_FOLDERS) if folder.startswith("/"))
     path = next((path for path in paths if reader.stat(path) is not ABSENT), "")
     if "lsf" not in present:
         if not path:
             return ()
-        text(reader, path)  # one that cannot be read leaves open whether LSF runs here
-    place = _place(reader, (path,) if path else (), "LSF_TMPDIR")
+        read_text(reader, path)  # one that cannot be read leaves open whether LSF runs here
+    place = _find_place(reader, (path,) if path else (), "LSF_TMPDIR")
     place = "/tmp (its default)" if place is None else place
     return (Spill("LSF", f"LSF keeps files of jobs in {place}"),) if place else ()
 
 
-def _apptainer(reader: Reader, facts: Facts) -> tuple[Spill, ...]:
+def _find_apptainer(reader: Reader, facts: Facts) -> tuple[Spill, ...]:
     """It unpacks and builds images in a temporary folder, which the environment names and no file of its own."""
-    names = (*facts.packages.names, *_names(reader, "/etc"))
+    names = (*facts.packages.names, *_list_names(reader, "/etc"))
     program = next((name for name in names if name.startswith(_APPTAINER)), "")
     if not program:
         return ()
@@ -162,22 +162,22 @@ def _apptainer(reader: Reader, facts: Facts) -> tuple[Spill, ...]:
     return (Spill(program, f"{program} unpacks container images into {place}"),)
 
 
-def _enroot(reader: Reader) -> tuple[Spill, ...]:
-    temporary = _place(reader, (ENROOT_CONF,), "ENROOT_TEMP_PATH")
+def _find_enroot(reader: Reader) -> tuple[Spill, ...]:
+    temporary = _find_place(reader, (ENROOT_CONF,), "ENROOT_TEMP_PATH")
     if temporary is None:
         temporary = "/tmp (its default)"
-    others = (_place(reader, (ENROOT_CONF,), f"ENROOT_{name}_PATH") for name in ("DATA", "CACHE", "RUNTIME"))
+    others = (_find_place(reader, (ENROOT_CONF,), f"ENROOT_{name}_PATH") for name in ("DATA", "CACHE", "RUNTIME"))
     place = next(filter(None, (temporary, *others)), "")
     return (Spill("enroot", f"enroot unpacks container images into {place}"),) if place else ()
 
 
-def _spark(reader: Reader) -> tuple[Spill, ...]:
-    places = [_place(reader, _SPARK_CONF, key) for key in ("SPARK_LOCAL_DIRS", "spark.local.dir")]
+def _find_spark(reader: Reader) -> tuple[Spill, ...]:
+    places = [_find_place(reader, _SPARK_CONF, key) for key in ("SPARK_LOCAL_DIRS", "spark.local.dir")]
     named = next((place for place in places if place is not None), "/tmp (its default)")
     return (Spill("Spark", f"Spark spills into {named}"),) if named else ()
 
 
-def _ray(reader: Reader, facts: Facts, present: tuple[str, ...]) -> tuple[Spill, ...]:
+def _find_ray(reader: Reader, facts: Facts, present: tuple[str, ...]) -> tuple[Spill, ...]:
     is_mount = ways_of(facts).way("/tmp/ray")[1]  # of a user, say, which may give no answer
     if not is_mount and isinstance(reader.stat("/tmp/ray"), Stat):
         return (Spill("Ray", "Ray keeps logs and what it spills in /tmp/ray, which exists (--temp-dir names another)"),)
@@ -186,14 +186,14 @@ def _ray(reader: Reader, facts: Facts, present: tuple[str, ...]) -> tuple[Spill,
     return ()
 
 
-def _place(reader: Reader, paths: tuple[str, ...], key: str) -> str | None:
+def _find_place(reader: Reader, paths: tuple[str, ...], key: str) -> str | None:
     """`FOLDER (FILE:LINE)` where the last line that sets the key names a folder in /tmp, or a file cannot be read;
     empty where it names another one; None where no file sets it.
     """
     found: str | None = None
     for path in paths:
         try:
-            content = if_absent(text(reader, path), "")
+            content = if_absent(read_text(reader, path), "")
         except UnknownFact as unknown:
             found = f"a folder that cannot be read ({unknown.reason})" if found is None else found
             continue

@@ -16,8 +16,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, shared
-from hosttune.facts.reading import if_absent, integer, line, names_in, text
+from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, make_shared
+from hosttune.facts.reading import if_absent, names_in, read_integer, read_line, read_text
 from hosttune.facts.storage.mounts import LOCAL_TYPES
 from hosttune.frozen import frozen
 from hosttune.host.mountinfo import folders_above
@@ -85,10 +85,10 @@ def word_of(options: tuple[str, ...], super_options: tuple[str, ...]) -> str:
 
 
 def collect(reader: Reader, facts: Facts) -> Stopped:
-    return Stopped(lazy(_filesystems, reader, facts))
+    return Stopped(lazy(_read_filesystems, reader, facts))
 
 
-def _filesystems(reader: Reader, facts: Facts) -> tuple[LocalFilesystem, ...]:
+def _read_filesystems(reader: Reader, facts: Facts) -> tuple[LocalFilesystem, ...]:
     # The words of a stick or an image that a user mounted are that user's: no fault of this host.
     mounts = (
         one for one in facts.mounts.visible if one.fstype in LOCAL_TYPES and not one.is_bind and not one.is_of_user
@@ -104,7 +104,7 @@ def _filesystems(reader: Reader, facts: Facts) -> tuple[LocalFilesystem, ...]:
 
 def _looked_at(reader: Reader, facts: Facts, mount: Mount, *, is_covered: bool) -> LocalFilesystem:
     """`is_covered`: a mount of a user is there or on the way, so that its path leads to what that user mounted."""
-    counted = shared(_counted, reader, mount)
+    counted = make_shared(_count_errors, reader, mount)
 
     def age_s() -> float:
         last = counted()[1]
@@ -117,15 +117,15 @@ def _looked_at(reader: Reader, facts: Facts, mount: Mount, *, is_covered: bool) 
         target=mount.target,
         source=mount.source,
         fstype=mount.fstype,
-        stopped=lazy(_stopped, reader, facts, mount, is_recent, is_covered=is_covered),
+        stopped=lazy(_why_stopped, reader, facts, mount, is_recent, is_covered=is_covered),
         errors=lazy(lambda: counted()[0]),
         age_s=lazy(age_s),
         is_recent=lazy(is_recent),
-        erring=lazy(_erring, reader, mount),
+        erring=lazy(_find_erring, reader, mount),
     )
 
 
-def _stopped(reader: Reader, facts: Facts, mount: Mount, is_recent: Callable[[], bool], *, is_covered: bool) -> str:
+def _why_stopped(reader: Reader, facts: Facts, mount: Mount, is_recent: Callable[[], bool], *, is_covered: bool) -> str:
     """`is_recent`: ext4 counted an error on its device in this boot."""
     if word := word_of(mount.options, mount.super_options):
         return word
@@ -135,18 +135,18 @@ def _stopped(reader: Reader, facts: Facts, mount: Mount, is_recent: Callable[[],
     if is_covered and mount.fstype == "xfs":
         raise UnknownFact(f"a user mounted another file system over {mount.target}, which hides whether it shut down")
     refusing = attempt(lambda: facts.storage_log.refusing) if attempt(is_recent) is True else ()
-    return "stopped by an error" if isinstance(refusing, tuple) and _device(reader, mount) in refusing else ""
+    return "stopped by an error" if isinstance(refusing, tuple) and _name_device(reader, mount) in refusing else ""
 
 
-def _counted(reader: Reader, mount: Mount) -> tuple[int, int]:
+def _count_errors(reader: Reader, mount: Mount) -> tuple[int, int]:
     """How many errors, and when the last one was, in seconds since the epoch."""
     if mount.fstype not in ("ext2", "ext3", "ext4") or reader.persistent_only:
         return 0, 0
-    place = f"{_EXT4}/{_device(reader, mount)}"
-    return _number(reader, f"{place}/errors_count"), _number(reader, f"{place}/last_error_time")
+    place = f"{_EXT4}/{_name_device(reader, mount)}"
+    return _read_number(reader, f"{place}/errors_count"), _read_number(reader, f"{place}/last_error_time")
 
 
-def _erring(reader: Reader, mount: Mount) -> tuple[str, ...]:
+def _find_erring(reader: Reader, mount: Mount) -> tuple[str, ...]:
     if mount.fstype != "btrfs" or reader.persistent_only:
         return ()
     place = reader.resolve(mount.source)
@@ -155,20 +155,20 @@ def _erring(reader: Reader, mount: Mount) -> tuple[str, ...]:
     folder = next((one for one in folders if own in names_in(reader, f"{one}/devices")), "")
     found = []
     for disk in names_in(reader, f"{folder}/devinfo") if folder else ():
-        if if_absent(line(reader, f"{folder}/devinfo/{disk}/missing"), "0") == "1":
+        if if_absent(read_line(reader, f"{folder}/devinfo/{disk}/missing"), "0") == "1":
             found.append(f"disk {disk} {MISSING}")
-        stats = _STAT.findall(if_absent(text(reader, f"{folder}/devinfo/{disk}/error_stats"), ""))
+        stats = _STAT.findall(if_absent(read_text(reader, f"{folder}/devinfo/{disk}/error_stats"), ""))
         if wrong := [f"{count} {kind}" for kind, count in stats if count != "0"]:
             found.append(f"disk {disk}: {', '.join(wrong)}")
     return tuple(found)
 
 
-def _device(reader: Reader, mount: Mount) -> str:
-    """The kernel's name of the device that a file system lies on: sda1."""
+def _name_device(reader: Reader, mount: Mount) -> str:
+    """The kernel's name of the device that a file system is on: sda1."""
     place = reader.resolve(f"/sys/dev/block/{mount.device}")
     return (place if isinstance(place, str) else mount.source).rsplit("/", 1)[-1]
 
 
-def _number(reader: Reader, path: str) -> int:
+def _read_number(reader: Reader, path: str) -> int:
     """0 where the kernel does not count."""
-    return if_absent(integer(reader, path), 0)
+    return if_absent(read_integer(reader, path), 0)

@@ -14,9 +14,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, TypeVar
 
-from hosttune.facts.base import Fact, UnknownFact, attempt, keep_known, lazy, shared
+from hosttune.facts.base import Fact, UnknownFact, attempt, keep_known, lazy, make_shared
 from hosttune.facts.kernel.kernel_log import OF_MOUNTS, lines_of, message_of, newest_of_each
-from hosttune.facts.reading import if_absent, line, require_known, sure, text
+from hosttune.facts.reading import if_absent, read_line, read_text, require_known, require_sure
 from hosttune.facts.storage.nfs import sees_only_of_pods
 from hosttune.frozen import frozen
 from hosttune.host.door import FIRST_PERSON, Stat
@@ -121,7 +121,7 @@ class StorageLog(Fact):
 
 
 def collect(reader: Reader, facts: Facts) -> StorageLog:
-    lines = shared(lambda: facts.kernel_log.lines(chosen))
+    lines = make_shared(lambda: facts.kernel_log.lines(choose_lines))
 
     def certain(make: Callable[[], tuple[T, ...]]) -> tuple[T, ...]:
         return lazy(lambda: facts.kernel_log.certain(make()))
@@ -129,13 +129,13 @@ def collect(reader: Reader, facts: Facts) -> StorageLog:
     return StorageLog(
         refusing=certain(lambda: refusing_in(lines())),
         silent=certain(lambda: silent_in(lines(), reader.now())),
-        hung=certain(lambda: _hung(reader, facts, lines)),
-        erring=certain(lambda: _erring(reader, facts, lines)),
+        hung=certain(lambda: _find_hung(reader, facts, lines)),
+        erring=certain(lambda: _find_erring(reader, facts, lines)),
         mount_errors=lazy(lambda: mount_errors_in(lines())),
     )
 
 
-def chosen(log: str) -> tuple[str, ...]:
+def choose_lines(log: str) -> tuple[str, ...]:
     """The lines of a kernel log that are about storage, the newest of each kind and device: errors of disks first."""
     errors, others = [], []
     for one in lines_of(log):
@@ -151,7 +151,7 @@ def chosen(log: str) -> tuple[str, ...]:
     return (*newest_of_each(errors, _MOST), *newest_of_each(others, _MOST))
 
 
-def _matching(lines: Iterable[str], pattern: re.Pattern[str]) -> Iterator[tuple[float | None, re.Match[str]]]:
+def _match_lines(lines: Iterable[str], pattern: re.Pattern[str]) -> Iterator[tuple[float | None, re.Match[str]]]:
     """When the kernel said what the pattern means, and what it found."""
     for at, words in map(message_of, lines):
         if match := pattern.match(words):
@@ -160,19 +160,19 @@ def _matching(lines: Iterable[str], pattern: re.Pattern[str]) -> Iterator[tuple[
 
 def refusing_in(lines: Iterable[str]) -> tuple[str, ...]:
     """The devices on which ext4 stopped writing, and that were not mounted anew since."""
-    said = {match[1]: match[2] for _, match in _matching(lines, _EXT4)}
+    said = {match[1]: match[2] for _, match in _match_lines(lines, _EXT4)}
     return tuple(sorted(device for device, words in said.items() if words != "mounted filesystem"))
 
 
 def silent_in(lines: Iterable[str], now: float) -> tuple[SilentServer, ...]:
     """The servers of which the last word is not OK."""
     last: dict[str, tuple[float | None, str]] = {}
-    for at, match in _matching(lines, _NFS):
+    for at, match in _match_lines(lines, _NFS):
         name, words = match.groups()
         has_begun = words.endswith("trying") and last.get(name, (None, ""))[1] == words  # each task says it once more
         last[name] = last[name] if has_begun else (at, words)
     return tuple(
-        SilentServer(name, words.endswith("trying"), _age(at, now))
+        SilentServer(name, words.endswith("trying"), _compute_age(at, now))
         for name, (at, words) in sorted(last.items())
         if words != "OK"
     )
@@ -181,9 +181,9 @@ def silent_in(lines: Iterable[str], now: float) -> tuple[SilentServer, ...]:
 def errors_in(lines: Iterable[str], now: float) -> tuple[ErringDisk, ...]:
     """Every device of which the log tells errors."""
     found: dict[str, list[float | None]] = {}
-    for at, match in _matching(lines, _ERROR):
+    for at, match in _match_lines(lines, _ERROR):
         found.setdefault(_PATH.sub("", match[1]), []).append(at)
-    return tuple(ErringDisk(name, len(times), _age(times[-1], now)) for name, times in sorted(found.items()))
+    return tuple(ErringDisk(name, len(times), _compute_age(times[-1], now)) for name, times in sorted(found.items()))
 
 
 def mount_errors_in(lines: Iterable[str]) -> tuple[MountError, ...]:
@@ -202,11 +202,11 @@ def mount_errors_in(lines: Iterable[str]) -> tuple[MountError, ...]:
     return tuple(found.values())
 
 
-def _age(at: float | None, now: float) -> float:
+def _compute_age(at: float | None, now: float) -> float:
     return -1.0 if at is None else max(0.0, now - at)
 
 
-def _erring(reader: Reader, facts: Facts, lines: Callable[[], tuple[str, ...]]) -> tuple[ErringDisk, ...]:
+def _find_erring(reader: Reader, facts: Facts, lines: Callable[[], tuple[str, ...]]) -> tuple[ErringDisk, ...]:
     found = errors_in(lines(), reader.now())
     disks = {disk.name: disk for disk in facts.disks.physical} if found else {}
     paths = {path for one in facts.multipath.maps for path in one} if found else set()
@@ -215,16 +215,16 @@ def _erring(reader: Reader, facts: Facts, lines: Callable[[], tuple[str, ...]]) 
     )
 
 
-def _hung(reader: Reader, facts: Facts, lines: Callable[[], tuple[str, ...]]) -> tuple[HungTask, ...]:
-    named = {match[2]: match[1] for _, match in _matching(lines(), _HUNG)}
+def _find_hung(reader: Reader, facts: Facts, lines: Callable[[], tuple[str, ...]]) -> tuple[HungTask, ...]:
+    named = {match[2]: match[1] for _, match in _match_lines(lines(), _HUNG)}
 
     # A user's loop device or stick may fail as the user likes; what cannot be told counts as a disk that fails.
-    has_failed = shared(
-        lambda: any(_matching(lines(), _SILENT_DISK)) or attempt(lambda: bool(_erring(reader, facts, lines)))
+    has_failed = make_shared(
+        lambda: any(_match_lines(lines(), _SILENT_DISK)) or attempt(lambda: bool(_find_erring(reader, facts, lines)))
     )
-    is_held = shared(lambda: not has_failed() and _has_fuse_of_users(reader))
+    is_held = make_shared(lambda: not has_failed() and _has_fuse_of_users(reader))
 
-    def told(pid: str, name: str) -> HungTask:
+    def make_task(pid: str, name: str) -> HungTask:
         where = _wait(reader, pid)
 
         def may_be_staged() -> bool:
@@ -241,16 +241,16 @@ def _hung(reader: Reader, facts: Facts, lines: Callable[[], tuple[str, ...]]) ->
     def hangs(pid: str, name: str) -> bool:
         return _is_blocked(reader, pid, name) and not _waits_for_dump(reader, pid)
 
-    return keep_known(lambda one: (told(*one),) if hangs(*one) else (), named.items())
+    return keep_known(lambda one: (make_task(*one),) if hangs(*one) else (), named.items())
 
 
 def _waits_for_dump(reader: Reader, pid: str) -> bool:
     """Whether another thread writes a core dump meanwhile: a large one takes minutes. A disk that hangs shows in that
     thread.
     """
-    if not _DUMPS.search(str(text(reader, f"/proc/{pid}/status"))):
+    if not _DUMPS.search(str(read_text(reader, f"/proc/{pid}/status"))):
         return False
-    return str(line(reader, f"/proc/{pid}/wchan")).partition(".")[0] in _PARKED
+    return str(read_line(reader, f"/proc/{pid}/wchan")).partition(".")[0] in _PARKED
 
 
 def _sees_fuse(reader: Reader, pid: str) -> bool:
@@ -258,7 +258,7 @@ def _sees_fuse(reader: Reader, pid: str) -> bool:
     `allow_other` that holds only tasks of this user, for as long as its server likes (fs/fuse/dev.c). The function that
     a task sleeps in does not tell: others wait for locks that one of them holds.
     """
-    words = _ids(reader, pid)
+    words = _read_ids(reader, pid)
     return any(user < 0 or str(user) in words for user in _fuse_users(reader, pid))
 
 
@@ -272,7 +272,7 @@ def _fuse_users(reader: Reader, pid: str) -> set[int]:
     seen, own = (reader.read(f"/proc/{one}/mountinfo") for one in (pid, "self"))
     if isinstance(seen, Unreadable) and isinstance(seen.reason, TooLong):
         return {-1}
-    seen, own = sure(seen), sure(own)
+    seen, own = require_sure(seen), require_sure(own)
     if seen is ABSENT or own is ABSENT:
         return set()
     ours = {mount.device for mount in parse(own)}
@@ -286,15 +286,15 @@ def _mounts_seen(reader: Reader, pid: str) -> tuple[MountLine, ...]:
     return parse(table) if isinstance(table, bytes) else ()
 
 
-def _ids(reader: Reader, pid: str) -> list[str]:
+def _read_ids(reader: Reader, pid: str) -> list[str]:
     """The real, effective, saved and file system user of a process; empty where it is gone."""
-    status = text(reader, f"/proc/{pid}/status")
+    status = read_text(reader, f"/proc/{pid}/status")
     return next((row.split()[1:] for row in str(status).split("\n") if row.startswith("Uid:")), [])
 
 
 def _is_of_person(reader: Reader, pid: str) -> bool:
     """Whether a person has a say in it, who started it or whose rights it has."""
-    return any(int(word) >= FIRST_PERSON for word in _ids(reader, pid))
+    return any(int(word) >= FIRST_PERSON for word in _read_ids(reader, pid))
 
 
 def _has_fuse_of_users(reader: Reader) -> bool:
@@ -308,7 +308,7 @@ def _has_fuse_of_users(reader: Reader) -> bool:
     looked: set[str] = set()
     for process in require_known(reader.processes(), "the list of processes"):
         namespace = reader.link(f"/proc/{process.pid}/ns/mnt") if process.uid else ABSENT
-        namespace = sure(namespace)
+        namespace = require_sure(namespace)
         if namespace is ABSENT or namespace in looked:
             continue
         looked.add(namespace)
@@ -321,7 +321,7 @@ def _has_fuse_of_users(reader: Reader) -> bool:
 
 def _is_blocked(reader: Reader, pid: str, name: str) -> bool:
     """Whether this task, and none that got its number since, sleeps where no signal comes."""
-    stat = line(reader, f"/proc/{pid}/stat")
+    stat = read_line(reader, f"/proc/{pid}/stat")
     if stat is ABSENT:
         return False
     comm, _, rest = stat.partition("(")[2].rpartition(")")
@@ -330,5 +330,5 @@ def _is_blocked(reader: Reader, pid: str, name: str) -> bool:
 
 
 def _wait(reader: Reader, pid: str) -> str:
-    where = attempt(line, reader, f"/proc/{pid}/wchan")
+    where = attempt(read_line, reader, f"/proc/{pid}/wchan")
     return where if isinstance(where, str) and where != "0" else ""

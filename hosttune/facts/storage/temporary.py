@@ -11,7 +11,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, shared
+from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, make_shared
 from hosttune.facts.environment import COMPILED
 from hosttune.facts.storage.fstab_options import tmpfs_bytes
 from hosttune.facts.storage.fstab_words import USER_WORDS, is_noexec
@@ -71,7 +71,7 @@ class Temporary(Fact):
 
 
 def collect(reader: Reader, facts: Facts) -> Temporary:
-    return Temporary(lazy(_noexec, reader, facts), lazy(_elsewhere, reader, facts))
+    return Temporary(lazy(_find_noexec, reader, facts), lazy(_find_elsewhere, reader, facts))
 
 
 def user_limit(mount: Mount) -> int:
@@ -87,7 +87,7 @@ def user_limit(mount: Mount) -> int:
 
 def age_of(path: str, facts: Facts) -> str:
     """What removes files in a folder by age: `30d (/usr/lib/tmpfiles.d/tmp.conf:3)`; empty for nothing known."""
-    rules, above = _ages(facts)(), path.rstrip("/")
+    rules, above = _make_ages(facts)(), path.rstrip("/")
     while above:
         if nearest := rules.get(above):
             return f"{nearest.age} ({nearest.source})"
@@ -96,7 +96,7 @@ def age_of(path: str, facts: Facts) -> str:
 
 
 @lru_cache(maxsize=1)  # a record may have thousands of rules, and of variables that name a folder
-def _ages(facts: Facts) -> Callable[[], Mapping[str, AgeRule]]:
+def _make_ages(facts: Facts) -> Callable[[], Mapping[str, AgeRule]]:
     """By folder, the first rule that has an age."""
 
     def make() -> dict[str, AgeRule]:
@@ -107,10 +107,10 @@ def _ages(facts: Facts) -> Callable[[], Mapping[str, AgeRule]]:
                 found.setdefault(one.path.rstrip("/"), one)
         return found
 
-    return shared(make)
+    return make_shared(make)
 
 
-def _noexec(reader: Reader, facts: Facts) -> tuple[NoExec, ...]:
+def _find_noexec(reader: Reader, facts: Facts) -> tuple[NoExec, ...]:
     """Of each mount once, by the first use that is found: temporary files, what variables name, homes, data."""
     ways = Ways(reader, facts)
     named = [one for one in facts.environment.all if one.name in COMPILED and one.scope == "session"]
@@ -134,12 +134,12 @@ def _noexec(reader: Reader, facts: Facts) -> tuple[NoExec, ...]:
     found: dict[str, NoExec] = {}
     for mount, use in uses:
         if mount is not None and "noexec" in mount.options and mount.target not in found:
-            why, word, line = _reason(mount, facts)
+            why, word, line = _find_reason(mount, facts)
             found[mount.target] = NoExec(mount.target, use, why, word, tuple(shown.get(mount.target, ())), line)
     return tuple(found.values())
 
 
-def _reason(mount: Mount, facts: Facts) -> tuple[str, str, int]:
+def _find_reason(mount: Mount, facts: Facts) -> tuple[str, str, int]:
     """(what makes it noexec, the word in its line, the line)."""
     entry = attempt(lambda: facts.fstab.by_path.get(mount.target))
     if entry is not None and not isinstance(entry, Unreadable) and (word := is_noexec(entry.options)):
@@ -150,22 +150,22 @@ def _reason(mount: Mount, facts: Facts) -> tuple[str, str, int]:
     return mount.unit or "not by a line of /etc/fstab", "", 0
 
 
-def _elsewhere(reader: Reader, facts: Facts) -> str:
-    """/var/tmp where it lies on a disk with room, and the data disk with most of it."""
+def _find_elsewhere(reader: Reader, facts: Facts) -> str:
+    """/var/tmp where it is on a disk with room, and the data disk with most of it."""
     way, is_remote = Ways(reader, facts).way(VAR_TMP)
     below = None if is_remote else mount_below(facts, way)
     told = []
-    if below is not None and below.fstype not in IN_RAM and "noexec" not in below.options and _room(below):
+    if below is not None and below.fstype not in IN_RAM and "noexec" not in below.options and _has_room(below):
         age = age_of(VAR_TMP, facts)
         told.append(VAR_TMP + (f", where files are removed after {age}" if age else ""))
-    data = [one for one in facts.mounts.local_data if "noexec" not in one.options and _room(one)]
+    data = [one for one in facts.mounts.local_data if "noexec" not in one.options and _has_room(one)]
     if data:
         best = max(data, key=lambda one: one.available_bytes)
         told.append(f"a folder on {quote(best.target)} ({best.available_bytes >> 30} GiB free)")
     return ", or ".join(told)
 
 
-def _room(mount: Mount) -> bool:
+def _has_room(mount: Mount) -> bool:
     try:
         return not mount.is_read_only and mount.available_bytes >= _ENOUGH
     except UnknownFact:

@@ -1,4 +1,4 @@
-"""/tmp: what is mounted there, and who decides what it is at the next boot; what lies in it is in `filling`.
+"""/tmp: what is mounted there, and who decides what it is at the next boot; what is in it is in `filling`.
 
 The order is systemd's: a drop-in in tmp.mount.d beats all, then a unit in /etc (or /run), then fstab, then the unit of
 the distribution (systemd.mount(5); Ubuntu from 24.10 and Debian 13 ship and enable one).
@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from hosttune.facts.base import Fact, lazy, shared
-from hosttune.facts.reading import texts
-from hosttune.facts.services.unit_files import assignments, is_mask
+from hosttune.facts.base import Fact, lazy, make_shared
+from hosttune.facts.reading import read_texts
+from hosttune.facts.services.unit_files import is_mask, parse_assignments
 from hosttune.frozen import frozen
 from hosttune.host.known.unit_folders import LOAD_PATH, OF_ADMINISTRATORS, PACKAGES, SPLIT
 from hosttune.values import ABSENT
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 UNIT = "tmp.mount"
 _WANTS = "local-fs.target.wants"
-OWN = "60-hosttune-"  # our drop-ins; they are no decision of somebody else
+OWN = "60-hosttune-"  # our drop-ins; they are no decision of someone else
 
 
 @frozen
@@ -38,22 +38,22 @@ class Tmp(Fact):
     decision: (
         str  # what an administrator decided about /tmp, with its file, as a sentence; empty where there is nothing
     )
-    fstype: str  # of the mount that /tmp lies on
+    fstype: str  # of the mount that /tmp is on
     is_mount: bool
     is_tmpfs: bool
     size_bytes: int | None  # of a live tmpfs; 0 is unlimited; None when it is no tmpfs
-    disk_bytes: int  # the size of the file system that /tmp lies on; 0 under another root
-    disk_used_bytes: int  # what is used of it, by /tmp and whatever else lies there
+    disk_bytes: int  # the size of the file system that /tmp is on; 0 under another root
+    disk_used_bytes: int  # what is used of it, by /tmp and whatever else is there
     has_usr_unit: bool
     drop_ins: tuple[str, ...]  # of tmp.mount, ours included, in the order in which they apply
     unit_options: str  # the Options= that the unit and its drop-ins set, the last one; empty without a unit
 
 
 def collect(reader: Reader, facts: Facts) -> Tmp:
-    drop_ins = shared(_drop_ins, reader)
-    fragment = shared(_fragment, reader)
-    home = shared(lambda: _home(reader, facts, drop_ins(), fragment()[0], is_masked=fragment()[1]))
-    mount = shared(_mount, reader, facts)
+    drop_ins = make_shared(_drop_ins, reader)
+    fragment = make_shared(_find_fragment, reader)
+    home = make_shared(lambda: _find_home(reader, facts, drop_ins(), fragment()[0], is_masked=fragment()[1]))
+    mount = make_shared(_mount, reader, facts)
 
     def live(take: Callable[[Mount], T], nothing: T) -> T:
         """What the mount tells; `nothing` where there is none."""
@@ -64,7 +64,7 @@ def collect(reader: Reader, facts: Facts) -> Tmp:
         is_symlink=lazy(lambda: isinstance(reader.link("/tmp"), str)),
         home=lazy(lambda: home()[0]),
         home_evidence=lazy(lambda: home()[1]),
-        decision=lazy(lambda: _decision(reader, facts, *home(), fragment()[0])),
+        decision=lazy(lambda: _find_decision(reader, facts, *home(), fragment()[0])),
         fstype=lazy(live, lambda found: found.fstype, ""),
         is_mount=lazy(live, _is_own, nothing=False),
         is_tmpfs=lazy(live, _is_tmpfs, nothing=False),
@@ -73,12 +73,12 @@ def collect(reader: Reader, facts: Facts) -> Tmp:
         disk_used_bytes=lazy(live, lambda found: found.total_bytes - found.available_bytes, 0),
         has_usr_unit=lazy(lambda: any(_exists(reader, f"{folder}/{UNIT}") for folder in (PACKAGES, SPLIT))),
         drop_ins=lazy(drop_ins),
-        unit_options=lazy(lambda: _settings(reader, fragment()[0], drop_ins()).get("Options", "")),
+        unit_options=lazy(lambda: _read_settings(reader, fragment()[0], drop_ins()).get("Options", "")),
     )
 
 
 def _mount(reader: Reader, facts: Facts) -> Mount | None:
-    """What /tmp lies on; None under a root where no kernel runs, so that nothing is mounted there."""
+    """What /tmp is on; None under a root where no kernel runs, so that nothing is mounted there."""
     if reader.persistent_only:
         return None
     mounts = facts.mounts.at
@@ -104,7 +104,7 @@ def _drop_ins(reader: Reader) -> tuple[str, ...]:
     return tuple(found[name] for name in sorted(found))
 
 
-def _fragment(reader: Reader) -> tuple[str, bool]:
+def _find_fragment(reader: Reader) -> tuple[str, bool]:
     """The unit file that counts at the next boot, and whether it is a mask: empty, or a link to /dev/null.
 
     A mask in /run is gone by then: the package of systemd puts an empty file there when an upgrade to Ubuntu 26.04
@@ -114,7 +114,7 @@ def _fragment(reader: Reader) -> tuple[str, bool]:
         path = f"{folder}/{UNIT}"
         is_passing = folder.startswith("/run/")
         if is_passing and reader.persistent_only:
-            continue  # of an image /run is nobody's
+            continue  # of an image /run is no one's
         is_masked = is_mask(reader, path)
         if is_masked and is_passing:
             continue
@@ -127,7 +127,7 @@ def _exists(reader: Reader, path: str) -> bool:
     return hasattr(reader.stat(path, follow=False), "type")
 
 
-def _home(
+def _find_home(
     reader: Reader, facts: Facts, drop_ins: tuple[str, ...], fragment: str, *, is_masked: bool
 ) -> tuple[str, str]:  # fmt: skip
     if is_masked:
@@ -150,7 +150,7 @@ def _home(
     return "none", "nothing mounts /tmp at boot" + (f" ({fragment} is not enabled)" if fragment else "")
 
 
-def _decision(reader: Reader, facts: Facts, home: str, evidence: str, fragment: str) -> str:
+def _find_decision(reader: Reader, facts: Facts, home: str, evidence: str, fragment: str) -> str:
     """A line of fstab for a tmpfs is none: its size is what the rule is about."""
     if home == "masked" and "/tmp" not in facts.fstab.by_path:
         return f"{evidence}: an administrator keeps /tmp on the disk (so Debian's release notes say how)"
@@ -168,7 +168,7 @@ def _no_tmpfs(reader: Reader, fragment: str, drop_ins: tuple[str, ...]) -> tuple
 
     Without Type= mount(8) takes whatever it finds on What=.
     """
-    settings = _settings(reader, fragment, drop_ins)
+    settings = _read_settings(reader, fragment, drop_ins)
     kind = settings.get("Type", "" if fragment and settings.get("What") else "tmpfs")
     if kind == "tmpfs":
         return None
@@ -177,9 +177,9 @@ def _no_tmpfs(reader: Reader, fragment: str, drop_ins: tuple[str, ...]) -> tuple
     return "unit-other", f"{places}: {what} is mounted at /tmp"
 
 
-def _settings(reader: Reader, fragment: str, drop_ins: tuple[str, ...]) -> dict[str, str]:
+def _read_settings(reader: Reader, fragment: str, drop_ins: tuple[str, ...]) -> dict[str, str]:
     """What the unit and its drop-ins set, the last value of each key, percent signs as mount(8) gets them."""
     found: dict[str, str] = {}
-    for _, content in texts(reader, filter(None, (fragment, *drop_ins))):
-        found |= {key: value.replace("%%", "%") for _, _, key, value in assignments(content)}
+    for _, content in read_texts(reader, filter(None, (fragment, *drop_ins))):
+        found |= {key: value.replace("%%", "%") for _, _, key, value in parse_assignments(content)}
     return found

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.facts.storage.mounts import effective
+from hosttune.facts.storage.mounts import name_effective_type
 from hosttune.host.paths import PATH_MAX
 from hosttune.regex import regex
 
@@ -29,7 +29,7 @@ GLOB = regex(r"[*?\[]")
 
 def union_type(fstype: str, source: str) -> str:
     """`mergerfs` of a line with fuse.mergerfs, or with fuse and mergerfs#...; empty for what is not a union."""
-    name = effective(fstype, source).removeprefix("fuse.")
+    name = name_effective_type(fstype, source).removeprefix("fuse.")
     return name if name in UNIONS else ""
 
 

@@ -26,7 +26,7 @@ class Ways:
         self._facts = facts
 
     def way(self, path: str) -> tuple[str, bool]:
-        """(path, False), or where a path leads once a link or folder on its way lies on another machine, with True.
+        """(path, False), or where a path leads once a link or folder on its way is on another machine, with True.
         Only links on this machine are asked. A way of more parts than people make counts as one to another machine.
         """
         if not self._far or len(path) >= PATH_MAX:

@@ -1,6 +1,6 @@
 """What services write below a mount point while nothing is mounted there, and how to save it before a mount hides it.
 
-Sources: mount(8) (what lies below a mount point is hidden), systemd.unit(5) (RequiresMountsFor=).
+Sources: mount(8) (what is below a mount point is hidden), systemd.unit(5) (RequiresMountsFor=).
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _is_on_another(facts: Facts, path: str, target: str) -> bool:
 
 
 def _names_below(facts: Facts, target: str) -> str:
-    """What lies in a folder over which something is to be mounted; nothing where that is not known."""
+    """What is in a folder over which something is to be mounted; nothing where that is not known."""
     if not target.startswith("/") or target == "/" or ways_of(facts).way(target)[1]:
         return ""
     names = attempt(names_in, facts.reader, target)

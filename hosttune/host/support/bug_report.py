@@ -95,12 +95,12 @@ class BugReport:
 
 def is_bug_report(content: bytes) -> bool:
     """Whether a file begins as one, plain or packed."""
-    return START in _unpacked(content[:_LOOK], _HEAD)[:_HEAD]
+    return START in _unpack(content[:_LOOK], _HEAD)[:_HEAD]
 
 
 def read_bug_report(content: bytes, path: str, tool_version: str) -> BugReport:
     """What a file holds that `is_bug_report`. Raises BadInput for one that is too long."""
-    plain = _unpacked(content, MOST)
+    plain = _unpack(content, MOST)
     if len(plain) > MOST or plain.count(b"\n") > MOST_LINES:
         message = f"its text is longer than any of nvidia-bug-report.sh ({MOST >> 20} MiB, {MOST_LINES} lines)"
         raise BadInput([Fault(Where(path), message, "send the file as that program wrote it")])
@@ -116,7 +116,7 @@ def read_bug_report(content: bytes, path: str, tool_version: str) -> BugReport:
     sections = {one.head: one for one in found if counts[one.head] == 1}
     doubled = tuple(name for name, count in counts.items() if count > 1 and _COUNTS.match(name))
     flags = match[1].split() if (match := _FLAGS.search(head)) else []
-    log = "" if _BACKTRACES in flags else _text(sections, "dmesg")
+    log = "" if _BACKTRACES in flags else _get_text(sections, "dmesg")
     log = log if len(log) <= _MOST_LOG else ""
     at = max((one.seen_at for one in sections.values() if one.head.startswith(_OF_KERNEL)), default=0.0)
     uname = _UNAME.search(head)
@@ -133,11 +133,11 @@ def read_bug_report(content: bytes, path: str, tool_version: str) -> BugReport:
         is_safe_mode=_SAFE_MODE in flags,
         has_backtraces=_BACKTRACES in flags,
         has_log=bool(log),
-        logged_xids=_logged_xids(_text(sections, _LOGS), log),
+        logged_xids=_logged_xids(_get_text(sections, _LOGS), log),
     )
 
 
-def _unpacked(content: bytes, most: int) -> bytes:
+def _unpack(content: bytes, most: int) -> bytes:
     """The text, at most 1 MiB more than `most` of it. The program adds section by section, so that gzip files are one
     after another, also such with nothing in them; of one that breaks off what is before the break.
     """
@@ -169,7 +169,7 @@ def _unpacked(content: bytes, most: int) -> bytes:
 def _record(
     sections: Mapping[str, ReportSection], uname: re.Match[str] | None, log: str, at: float, tool_version: str
 ) -> Mapping[str, Any]:
-    tables = _tables(sections)
+    tables = _list_tables(sections)
     queries = []
     if log:
         queries.append({"argv": ["dmesg", "--kernel"], "status": 0, "stdout": log, "stderr": ""})
@@ -186,26 +186,26 @@ def _record(
     }  # fmt: skip
 
 
-def _text(sections: Mapping[str, ReportSection], *heads: str) -> str:
+def _get_text(sections: Mapping[str, ReportSection], *heads: str) -> str:
     return next((sections[head].text for head in heads if head in sections), "")
 
 
-def _tables(sections: Mapping[str, ReportSection]) -> Tables:
+def _list_tables(sections: Mapping[str, ReportSection]) -> Tables:
     tables: Tables = {name: {} for name in ("files", "links", "listings", "stats", "lstats")}
     files = tables["files"]
-    files |= {path: _entry(one) for path, one in sections.items() if one.is_known and _OF_HOST.match(path)}
+    files |= {path: _make_entry(one) for path, one in sections.items() if one.is_known and _OF_HOST.match(path)}
     shown = [one.text for name, one in sections.items() if _LSPCI.match(name)]
     if shown and (devices := devices_in(*shown)):
         for name, own in tables_of(devices).items():
             tables[name] |= own
     slots = {path.split("/")[5] for path, one in files.items() if path.startswith(f"{_GPUS}/") and isinstance(one, str)}
     tables["listings"] |= {_GPUS: sorted(slots)} if slots else {}
-    files |= _firmware_words(_text(sections, "/sbin/dmidecode", "/usr/sbin/dmidecode"))
-    if modules := _text(sections, "/proc/modules"):
+    files |= _firmware_words(_get_text(sections, "/sbin/dmidecode", "/usr/sbin/dmidecode"))
+    if modules := _get_text(sections, "/proc/modules"):
         _add_modules(tables, frozenset(_LOADED.findall(modules)))
     absent = [*_NO_POLICY]
-    cpuinfo = _text(sections, "/proc/cpuinfo")
-    if cpuinfo and not (_VIRTUAL.search(cpuinfo) and "Xen" in _text(sections, "dmesg")):
+    cpuinfo = _get_text(sections, "/proc/cpuinfo")
+    if cpuinfo and not (_VIRTUAL.search(cpuinfo) and "Xen" in _get_text(sections, "dmesg")):
         absent += _NO_HYPERVISOR
     if any(name.startswith("nvidia-smi ") for name in sections):
         absent += _NO_CONTAINED_DRIVER
@@ -214,7 +214,7 @@ def _tables(sections: Mapping[str, ReportSection]) -> Tables:
     return tables
 
 
-def _entry(section: ReportSection) -> Any:
+def _make_entry(section: ReportSection) -> Any:
     if section.state == "missing":
         return {"absent": True}
     return section.text if section.state == "file" else {"unreadable": f"{section.head} could not be read there"}
@@ -255,9 +255,9 @@ def _logged_xids(logs: str, log: str) -> dict[int, int]:
 
 
 def _os_release(sections: Mapping[str, ReportSection]) -> Mapping[str, Any]:
-    told = _OS.finditer(_text(sections, "/etc/os-release"))
+    told = _OS.finditer(_get_text(sections, "/etc/os-release"))
     if found := {match[1].lower(): match[2] or match[3] or match[4] or "" for match in told}:
         return found
-    if issue := _ISSUE.match(_text(sections, "/etc/issue").lstrip()):
+    if issue := _ISSUE.match(_get_text(sections, "/etc/issue").lstrip()):
         return {"id": issue[1].split()[0].lower(), "version_id": issue[2], "pretty_name": issue[0]}
     return {"unreadable": "this report does not say which distribution it is"}

@@ -50,7 +50,7 @@ def devices_in(*texts: str) -> tuple[PciDevice, ...]:
     """Those of whole answers, at most MOST; of a device that several answers have, what each adds."""
     found: dict[str, PciDevice] = {}
     seen: set[tuple[int, str]] = set()
-    for number, lines in ((number, block) for number, text in enumerate(texts) for block in _blocks(text)):
+    for number, lines in ((number, block) for number, text in enumerate(texts) for block in _split_blocks(text)):
         head = _HEAD.match(lines[0])
         slot = f"{head[1] or '0000:'}{head[2]}" if head else ""
         if not head or len(found) >= MOST or (number, slot) in seen:
@@ -78,7 +78,7 @@ def _numbers_of(config: bytes) -> tuple[str, str, str]:
     return f"{config[11]:02x}{config[10]:02x}", f"{config[1]:02x}{config[0]:02x}", f"{config[3]:02x}{config[2]:02x}"
 
 
-def _blocks(text: str) -> Iterator[list[str]]:
+def _split_blocks(text: str) -> Iterator[list[str]]:
     """`lspci -nn` has a line for each device, and no empty ones between them."""
     lines: list[str] = []
     for line in text.split("\n"):
@@ -93,20 +93,20 @@ def _blocks(text: str) -> Iterator[list[str]]:
 
 def tables_of(devices: tuple[PciDevice, ...]) -> Mapping[str, dict[str, Any]]:
     """The files, links and listings of /sys/bus/pci/devices in the tables of a record."""
-    places = _places(devices)
+    places = _place_devices(devices)
     files: dict[str, Any] = {}
     links: dict[str, Any] = {}
     stats: dict[str, Any] = {}
-    has_functions = any(_first(_FUNCTIONS, device) for device in devices)
+    has_functions = any(_find_first(_FUNCTIONS, device) for device in devices)
     for device in devices:
         place = places[device.slot]
         links[f"{DEVICES}/{device.slot}"] = "../../.." + place.removeprefix("/sys")
         stats[place] = list(FOLDER)
-        for name, value in _values(device).items():
+        for name, value in _list_values(device).items():
             files[f"{place}/{name}"] = f"{value}\n"
         if device.config:
             files[f"{place}/config"] = {"base64": base64.b64encode(device.config).decode()}
-        driver, group = _first(_DRIVER, device), _first(_GROUP, device)
+        driver, group = _find_first(_DRIVER, device), _find_first(_GROUP, device)
         links[f"{place}/driver"] = f"/sys/bus/pci/drivers/{driver[1]}" if driver else {"absent": True}
         if group:
             links[f"{place}/iommu_group"] = f"/sys/kernel/iommu_groups/{group[1]}"
@@ -115,16 +115,16 @@ def tables_of(devices: tuple[PciDevice, ...]) -> Mapping[str, dict[str, Any]]:
     return {"files": files, "links": links, "stats": stats, "listings": {DEVICES: [device.slot for device in devices]}}
 
 
-def _places(devices: tuple[PciDevice, ...]) -> Mapping[str, str]:
+def _place_devices(devices: tuple[PciDevice, ...]) -> Mapping[str, str]:
     """The folder of each device below the bridges above it."""
     bridges: dict[tuple[str, str], str] = {}  # (domain, bus below it) -> slot
     for device in devices:
-        if buses := _first(_BUSES, device):
+        if buses := _find_first(_BUSES, device):
             bridges.setdefault((device.slot.partition(":")[0], buses[2]), device.slot)
-    return {device.slot: _place(device.slot, bridges) for device in devices}
+    return {device.slot: _place_slot(device.slot, bridges) for device in devices}
 
 
-def _place(slot: str, bridges: Mapping[tuple[str, str], str]) -> str:
+def _place_slot(slot: str, bridges: Mapping[tuple[str, str], str]) -> str:
     way = [slot]
     while len(way) < 32:
         domain, bus = way[-1].split(":")[:2]
@@ -136,7 +136,7 @@ def _place(slot: str, bridges: Mapping[tuple[str, str], str]) -> str:
     return "/".join((f"/sys/devices/pci{domain}:{bus}", *reversed(way)))
 
 
-def _values(device: PciDevice) -> dict[str, str]:
+def _list_values(device: PciDevice) -> dict[str, str]:
     config = device.config
     interface = f"{config[9]:02x}" if len(config) > 9 else "00"
     found = {
@@ -146,18 +146,18 @@ def _values(device: PciDevice) -> dict[str, str]:
     if is_endpoint:
         found["subsystem_vendor"] = f"0x{config[45]:02x}{config[44]:02x}"
         found["subsystem_device"] = f"0x{config[47]:02x}{config[46]:02x}"
-    node = _first(_NODE, device)
+    node = _find_first(_NODE, device)
     found["numa_node"] = node[1] if node else "-1"
     for line in device.details:
         if link := _LINK.match(line):
             when = "max" if link[1] == "Cap" else "current"
             found.setdefault(f"{when}_link_speed", f"{float(link[2]):.1f} GT/s PCIe")
             found.setdefault(f"{when}_link_width", link[3])
-    found["resource"] = _resource(device)
+    found["resource"] = _make_resource(device)
     return found
 
 
-def _resource(device: PciDevice) -> str:
+def _make_resource(device: PciDevice) -> str:
     rows = ["0x0000000000000000 0x0000000000000000 0x0000000000000000"] * _LINES_OF_RESOURCE
     for line in device.details:
         if (region := _REGION.match(line)) and int(region[1]) < _BARS:
@@ -166,5 +166,5 @@ def _resource(device: PciDevice) -> str:
     return "\n".join(rows)
 
 
-def _first(pattern: Any, device: PciDevice) -> Any:
+def _find_first(pattern: Any, device: PciDevice) -> Any:
     return next((match for line in device.details if (match := pattern.match(line))), None)

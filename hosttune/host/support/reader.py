@@ -55,17 +55,17 @@ class SupportReader(RecordReader):
         answers, long = self.report.answers, self.report.smi
         said = answers.get("nvidia-smi --query") or answers.get("nvidia-smi -q")
         if said is None or argv[1] == "-q":
-            return None if said is None else _completed(said)
+            return None if said is None else _make_completed(said)
         if not long.gpus:
-            return _completed(said, next((number for words, number in _STATUSES if words in said), 255))
+            return _make_completed(said, next((number for words, number in _STATUSES if words in said), 255))
         if argv[1] == "nvlink":
             own = answers.get(f"nvidia-smi nvlink {_SPELLED.get(argv[2], argv[2])}")
-            return None if own is None else _completed(own)
+            return None if own is None else _make_completed(own)
         if argv[1] == "-L" and not smi.has_mig(long):
-            return _completed(smi.listed(long))
+            return _make_completed(smi.list_gpus(long))
         found = smi.answer(long, argv)
-        return None if found is None else _completed(found[1], found[0])
+        return None if found is None else _make_completed(found[1], found[0])
 
 
-def _completed(output: str, status: int = 0) -> Completed:
+def _make_completed(output: str, status: int = 0) -> Completed:
     return Completed(status, output.encode("utf-8", "surrogateescape"), b"")

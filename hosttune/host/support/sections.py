@@ -71,7 +71,7 @@ def sections_of(text: str) -> Iterator[ReportSection]:
         while head < end and not lines[head].strip():
             head += 1
         if head < end:
-            yield from _parts(lines, head, end)
+            yield from _split_parts(lines, head, end)
 
 
 def _length_of_file(lines: list[str], rule: int) -> int:
@@ -87,7 +87,7 @@ def _length_of_file(lines: list[str], rule: int) -> int:
     return at - rule - 1
 
 
-def _parts(lines: list[str], start: int, end: int) -> Iterator[ReportSection]:
+def _split_parts(lines: list[str], start: int, end: int) -> Iterator[ReportSection]:
     first = lines[start].rstrip()
     if first.startswith("*** "):
         if section := _of_path(lines, start, end):
@@ -115,10 +115,10 @@ def _of_path(lines: list[str], start: int, end: int) -> ReportSection | None:
     listed = _LS.match(lines[start + 1]) if start + 1 < end else None
     if listed is None:
         return ReportSection(path, tuple(lines[start + 1 : end]), "unknown")
-    return ReportSection(path, tuple(lines[start + 2 : end]), "file", _seconds(f"{listed[2]} {listed[3]}"))
+    return ReportSection(path, tuple(lines[start + 2 : end]), "file", _parse_seconds(f"{listed[2]} {listed[3]}"))
 
 
-def _seconds(spelled: str) -> float:
+def _parse_seconds(spelled: str) -> float:
     """0 for what no calendar knows."""
     try:
         return max(datetime.strptime(spelled, "%Y-%m-%d %H:%M:%S %z").timestamp(), 0.0)

@@ -168,15 +168,15 @@ def answer(said: LongText, argv: Sequence[str]) -> tuple[int, str] | None:
     for bus, values in said.gpus:
         row = []
         for field in fields:
-            value = _value(field, bus, said.driver, values)
+            value = _find_value(field, bus, said.driver, values)
             if value is None:
                 return 2, f'Field "{field}" is not a valid field to query.\n'
-            row.append(_cell(value, with_units=with_units))
+            row.append(_format_cell(value, with_units=with_units))
         rows.append(", ".join(row))
     return 0, "".join(f"{row}\n" for row in rows)
 
 
-def listed(said: LongText) -> str:
+def list_gpus(said: LongText) -> str:
     """As `nvidia-smi -L` has it; MIG devices are not in the long text of every branch, and not here."""
     rows = ((number, values) for number, (_, values) in enumerate(said.gpus))
     return "".join(
@@ -190,7 +190,7 @@ def has_mig(said: LongText) -> bool:
     return any(values.get(("MIG Mode", "Current")) == "Enabled" for _, values in said.gpus)
 
 
-def _value(field: str, bus: str, driver: str, values: Mapping[tuple[str, ...], str]) -> str | None:
+def _find_value(field: str, bus: str, driver: str, values: Mapping[tuple[str, ...], str]) -> str | None:
     if field in {"pci.bus_id", "gpu_bus_id"}:
         return bus
     if field == "driver_version":
@@ -233,7 +233,7 @@ def _sum(kind: str, when: str, values: Mapping[tuple[str, ...], str]) -> str | N
     return values.get(("ECC Errors",))
 
 
-def _cell(value: str, *, with_units: bool) -> str:
+def _format_cell(value: str, *, with_units: bool) -> str:
     """As CSV has it: what is no value in brackets, numbers without their unit."""
     if value == "N/A" or value.endswith(" Error") or value.startswith("GPU "):
         return f"[{value}]"

@@ -12,7 +12,7 @@ _LARGE = 256 << 20
 _MOST = 4
 
 
-def bystanders(processes: Iterable[Mapping[str, Any]] | None = None) -> tuple[str, ...]:
+def list_bystanders(processes: Iterable[Mapping[str, Any]] | None = None) -> tuple[str, ...]:
     """`python of alice (pid 4711)`, the largest first: processes of more than 256 MiB that are not this one's kin.
     Raises HosttuneError where they are too many to be listed."""
     running = process_fields() if processes is None else processes

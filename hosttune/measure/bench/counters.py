@@ -75,25 +75,25 @@ def parse_stall(content: str) -> float | None:
 
 def read_disk(device: str) -> DiskReading | None:
     """The counters of the block device "major:minor"; None where there is none."""
-    return parse_disk(_text(f"/sys/dev/block/{device}/stat")) if device else None
+    return parse_disk(_read_text(f"/sys/dev/block/{device}/stat")) if device else None
 
 
-def now(device: str) -> Moment:
+def read_moment(device: str) -> Moment:
     """The host at this moment, with the disk "major:minor"."""
     used = os.times()
-    own_io = re.search(r"^read_bytes: (\d+)", _text("/proc/self/io"), re.MULTILINE)
-    programs, stolen = parse_host_cpu(_text("/proc/stat") or "cpu", os.sysconf("SC_CLK_TCK"))
+    own_io = re.search(r"^read_bytes: (\d+)", _read_text("/proc/self/io"), re.MULTILINE)
+    programs, stolen = parse_host_cpu(_read_text("/proc/stat") or "cpu", os.sysconf("SC_CLK_TCK"))
     return Moment(
         at_s=time.monotonic(),
         host_cpu_s=programs,
         own_cpu_s=used.user + used.children_user,
-        cpu_stall_s=parse_stall(_text("/proc/pressure/cpu")),
-        io_stall_s=parse_stall(_text("/proc/pressure/io")),
+        cpu_stall_s=parse_stall(_read_text("/proc/pressure/cpu")),
+        io_stall_s=parse_stall(_read_text("/proc/pressure/io")),
         disk=read_disk(device),
         own_read_bytes=int(own_io[1]) if own_io else 0,
         stolen_s=stolen,
     )
 
 
-def _text(path: str) -> str:
+def _read_text(path: str) -> str:
     return head_text(path, _MOST_BYTES)  # empty without PSI, and where it was compiled in but switched off

@@ -39,7 +39,7 @@ class _Attributes(ctypes.Structure):
     _fields_ = tuple((name, ctypes.c_uint64) for name in ("attr_set", "attr_clr", "propagation", "userns_fd"))
 
 
-def _clone(folder: int) -> int:
+def _clone_mount(folder: int) -> int:
     """A mount of an open folder, and of all below it, that is attached nowhere, is read-only and keeps access times."""
     flags = _CLONE | _EMPTY_PATH | os.O_CLOEXEC | _RECURSIVE
     fd = _call("open_tree", _OPEN_TREE, ctypes.c_int(folder), b"", ctypes.c_uint(flags))
@@ -83,12 +83,12 @@ def _make_namespace(path: str) -> tuple[int, int]:
     """Done by a thread of its own. The folder is opened once, and its view is mounted on that descriptor. So whatever
     a user has put at `path` by then is mounted only on itself, and no other path leads to it.
     """
-    _require("unshare", _libc().unshare(_NEW_NAMESPACE))
-    _require("mount", _libc().mount(b"none", b"/", None, ctypes.c_ulong(_ALL_PRIVATE), None))
+    _require("unshare", _load_libc().unshare(_NEW_NAMESPACE))
+    _require("mount", _load_libc().mount(b"none", b"/", None, ctypes.c_ulong(_ALL_PRIVATE), None))
     with ExitStack() as closing:
         folder = open_without_links(path)
         closing.callback(os.close, folder)
-        view = _clone(folder)
+        view = _clone_mount(folder)
         closing.callback(os.close, view)
         places = (ctypes.c_int(view), b"", ctypes.c_int(folder), b"")
         _call("move_mount", _MOVE_MOUNT, *places, ctypes.c_uint(_BOTH_EMPTY))
@@ -103,14 +103,14 @@ def _make_namespace(path: str) -> tuple[int, int]:
 
 
 @cache
-def _libc() -> Any:
+def _load_libc() -> Any:
     libc = ctypes.CDLL(None, use_errno=True)
     libc.syscall.restype = ctypes.c_long
     return libc
 
 
 def _call(name: str, number: int, *arguments: Any) -> int:
-    return _require(name, _libc().syscall(ctypes.c_long(number), *arguments))
+    return _require(name, _load_libc().syscall(ctypes.c_long(number), *arguments))
 
 
 def _require(name: str, result: int) -> int:

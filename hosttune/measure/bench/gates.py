@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from hosttune.errors import HosttuneError, Refused
-from hosttune.measure.bench.counters import now
+from hosttune.measure.bench.counters import read_moment
 from hosttune.measure.bench.noise import idle_noise
 from hosttune.measure.bench.place import Place
 
@@ -58,9 +58,9 @@ def require_room(place: Place) -> int:
 def require_quiet(place: Place, *, anyway: bool) -> str:
     """Watch the host for a second. "" when it is quiet; with `anyway` what is not, as a reason why nothing better than
     inconclusive may come out. Raises GateClosed."""
-    before = now(place.device)
+    before = read_moment(place.device)
     time.sleep(WATCHED_S)
-    busy = idle_noise(before, now(place.device))
+    busy = idle_noise(before, read_moment(place.device))
     if not busy:
         return ""
     if not anyway:

@@ -18,7 +18,7 @@ _THREAD = 1  # IOPRIO_WHO_PROCESS: 0 then means the calling thread
 T = TypeVar("T")
 
 
-def quietly(work: Callable[[Callable[[], bool]], T]) -> T:
+def run_quietly(work: Callable[[Callable[[], bool]], T]) -> T:
     """Do `work` in a thread of the lowest CPU and disk priority; it asks what it is given whether it is to end.
 
     Priorities belong to a thread on Linux (setpriority(2), ioprio_set(2)), and end with it: a user could not raise
@@ -33,7 +33,7 @@ def quietly(work: Callable[[Callable[[], bool]], T]) -> T:
             with suppress(OSError):
                 os.setpriority(os.PRIO_PROCESS, 0, 19)
             if number := _IOPRIO_SET.get(platform.machine()):
-                _libc().syscall(ctypes.c_long(number), _THREAD, 0, _IDLE)
+                _load_libc().syscall(ctypes.c_long(number), _THREAD, 0, _IDLE)
             outcome.append(work(over.is_set))
         except BaseException as error:  # noqa: BLE001 - the thread that waits raises it again
             failure.append(error)
@@ -52,5 +52,5 @@ def quietly(work: Callable[[Callable[[], bool]], T]) -> T:
 
 
 @cache
-def _libc() -> Any:
+def _load_libc() -> Any:
     return ctypes.CDLL(None, use_errno=True)

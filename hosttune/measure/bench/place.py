@@ -1,4 +1,4 @@
-"""The file system that a folder lies on, as a bench has to know it: its mount, its block device, its room."""
+"""The file system that a folder is on, as a bench has to know it: its mount, its block device, its room."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BY_UUID = "/dev/disk/by-uuid"
 
 @frozen
 class Place:
-    """Where a path lies. Sizes in bytes; `device` is "major:minor" of the block device, or "" where there is none."""
+    """Where a path is. Sizes in bytes; `device` is "major:minor" of the block device, or "" where there is none."""
 
     path: str  # canonical
     target: str  # where the file system is mounted
@@ -75,7 +75,7 @@ def look_at(path: str) -> Place:
             fstype=mount.fstype,
             atime=mount.atime,
             device=device,
-            uuid=_uuid(device) or f"fsid-{space.f_fsid & (1 << 64) - 1:016x}",
+            uuid=_read_uuid(device) or f"fsid-{space.f_fsid & (1 << 64) - 1:016x}",
             total_bytes=space.f_blocks * space.f_frsize,
             available_bytes=space.f_bavail * space.f_frsize,
             is_read_only=bool(space.f_flag & os.ST_RDONLY),
@@ -117,7 +117,7 @@ def _block_device(device: int, source: str) -> str:
     return f"{os.major(rdev)}:{os.minor(rdev)}" if rdev else ""
 
 
-def _uuid(device: str) -> str:
+def _read_uuid(device: str) -> str:
     try:
         names = names_in(_BY_UUID, MOST_NAMES)[0]
     except OSError:

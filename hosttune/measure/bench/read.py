@@ -27,7 +27,7 @@ from hosttune.measure.bench.gates import (
     require_quiet,
     require_room,
 )
-from hosttune.measure.bench.low_priority import quietly
+from hosttune.measure.bench.low_priority import run_quietly
 from hosttune.measure.bench.place import Place, look_at
 from hosttune.measure.bench.read_crew import MOST_FILES, Crew, WorkerDied
 from hosttune.measure.bench.read_passes import (
@@ -39,18 +39,18 @@ from hosttune.measure.bench.read_passes import (
     cold_by_dropping_all,
     cold_by_fadvise,
     decode_warm,
-    differential,
-    probe,
-    sweep,
+    measure_differential,
+    probe_files,
+    sweep_levels,
     write_shards,
 )
 from hosttune.measure.bench.read_python import Python, user_python
 from hosttune.measure.bench.read_sample import FILE_MOST, ReadSample, draw
-from hosttune.measure.bench.reading import Conclusion, Figures, conclude, measure_of
-from hosttune.measure.bench.scratch import scratch
+from hosttune.measure.bench.reading import Conclusion, Figures, conclude_limit, measure_of
+from hosttune.measure.bench.scratch import make_scratch
 from hosttune.measure.bench.signals import ended_alike
 from hosttune.measure.cpus import usable_cpus
-from hosttune.measure.dataset.room import room
+from hosttune.measure.dataset.room import read_room
 
 LEVELS: Final = (1, 2, 4, 8, 16)
 FEWEST_FILES: Final = 12
@@ -163,8 +163,8 @@ class _Bench:
         good: Sequence[int] | None = None
         if python:
             libraries, said = self._libraries(python)
-            sample = self._sample(python.uid, lambda path: _suffix(path) in libraries, python.path)
-            good = self._probed(python, sample, libraries, said).good
+            sample = self._sample(python.uid, lambda path: _get_suffix(path) in libraries, python.path)
+            good = self._probe(python, sample, libraries, said).good
         else:
             sample = self._sample(os.geteuid(), lambda _: True)
         self.on_progress("cold files, warm files, shards")
@@ -179,7 +179,7 @@ class _Bench:
             self.on_progress(f"{', '.join(map(str, wanted.levels))} workers")
             how = "decode" if python else "read"
             numbers = good if good is not None else range(len(sample.paths))
-            swept = sweep(
+            swept = sweep_levels(
                 crew, self.watch, wanted.levels, numbers, sample.paths, how, self.cold, wanted.seed, self.until(1.0)
             )
         seed = wanted.seed
@@ -188,11 +188,11 @@ class _Bench:
             measure_of(differed.packed, seed) if differed.packed else None,
             measure_of(decoded, seed) if decoded else None,
             tuple(measure_of(swept[level], seed) for level in sorted(swept)),
-            usable_cpus(), room().bytes or None, self.place.is_network, self.watch.spoiled,
+            usable_cpus(), read_room().bytes or None, self.place.is_network, self.watch.spoiled,
             handed=measure_of(handed, seed) if handed else None,
         )  # fmt: skip
         return ReadResult(
-            self.place, sample, figures, conclude(figures), self.decoder, tuple(self.notes), self.watch.skipped,
+            self.place, sample, figures, conclude_limit(figures), self.decoder, tuple(self.notes), self.watch.skipped,
             time.monotonic() - self.begun, seed, wanted.drop_caches,
         )  # fmt: skip
 
@@ -229,12 +229,12 @@ class _Bench:
             self.notes.append(f"{python.path} has no library for images (Pillow, OpenCV, torchvision)")
         return names, said
 
-    def _probed(
+    def _probe(
         self, python: Python, sample: ReadSample, libraries: Mapping[str, str], said: Mapping[str, object]
     ) -> DecodedSample:
         self.on_progress("decoding each file once")
         numbers = range(len(sample.paths))
-        found = probe(lambda: self._crew(python, sample.paths, 1), numbers, self.until(_PROBED))
+        found = probe_files(lambda: self._crew(python, sample.paths, 1), numbers, self.until(_PROBED))
         if not found.good:
             why = f": {found.bad[0][1]}" if found.bad else ""
             hint = (
@@ -244,7 +244,7 @@ class _Bench:
             )
             raise HosttuneError(f"{python.path} decodes none of these files{why}", hint=hint)
         notes, rss = said.get("notes"), said.get("rss")
-        used = {_suffix(path) for path in sample.paths}
+        used = {_get_suffix(path) for path in sample.paths}
         self.decoder = Decoder(
             python.path, str(said.get("python", ""))[:20], python.uid,
             {key: value for key, value in libraries.items() if key in used},
@@ -263,8 +263,8 @@ class _Bench:
             chunks = chunks_of(sample, rate)
             try:
                 most = self._room_for_shards()
-                folder, path = stack.enter_context(scratch(self.place, self.wanted.where))
-                made = quietly(lambda is_over: write_shards(chunks, sample, folder, path, most, is_over))
+                folder, path = stack.enter_context(make_scratch(self.place, self.wanted.where))
+                made = run_quietly(lambda is_over: write_shards(chunks, sample, folder, path, most, is_over))
             except HosttuneError as error:  # no room, no folder of this user's
                 self.notes.append(f"no packed file: {error.message}")
             except OSError as error:
@@ -275,7 +275,7 @@ class _Bench:
                 ]
                 paths += [shard for _, shard in made]
                 crew.load(paths)
-            return differential(crew, self.watch, chunks, paths, self.cold, self.wanted.seed, until)
+            return measure_differential(crew, self.watch, chunks, paths, self.cold, self.wanted.seed, until)
 
     def _room_for_shards(self) -> int:
         """The bytes that may be written. Raises HosttuneError."""
@@ -287,11 +287,11 @@ class _Bench:
         """Workers of the user's Python, with the libraries loaded, or of ours; they know these files."""
         command = python.command if python else (sys.executable, "-I", "-S")
         environment = python.environment if python else {"LC_ALL": "C.UTF-8"}
-        memory = min(WORKER_MEMORY, max(256 << 20, (room().bytes or WORKER_MEMORY) // (2 * count)))
+        memory = min(WORKER_MEMORY, max(256 << 20, (read_room().bytes or WORKER_MEMORY) // (2 * count)))
         crew = Crew(command, environment, count, most=FILE_MOST, memory=memory)
         try:
             if python and paths:
-                crew.libraries(sorted({_suffix(path) for path in paths}))
+                crew.libraries(sorted({_get_suffix(path) for path in paths}))
             if paths:
                 crew.load(paths)
         except BaseException:
@@ -339,7 +339,7 @@ def noatime_view(folder: str, command: Sequence[str]) -> Iterator[tuple[str, ...
         yield words
 
 
-def _suffix(path: str) -> str:
+def _get_suffix(path: str) -> str:
     return path.rpartition(".")[2].lower()
 
 

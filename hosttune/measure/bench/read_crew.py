@@ -45,7 +45,7 @@ class WorkerDied(HosttuneError):
     """A worker ended before its pass did; `status` as of subprocess (-14: the time for one file was over)."""
 
     def __init__(self, status: int | None) -> None:
-        super().__init__(f"a worker ended before its time: {_ending(status)}")
+        super().__init__(f"a worker ended before its time: {_describe_ending(status)}")
         self.status = status
 
 
@@ -102,8 +102,8 @@ class Crew:
             if "probed" in told:
                 return
             yield Probed(
-                _whole(told, "file"), _whole(told, "bytes"), _whole(told, "pixels"),
-                positive(told, "seconds"), str(told.get("error", ""))[:200],
+                _require_whole(told, "file"), _require_whole(told, "bytes"), _require_whole(told, "pixels"),
+                require_positive(told, "seconds"), str(told.get("error", ""))[:200],
             )  # fmt: skip
 
     def run(self, numbers: Sequence[int], workers: int, how: str, timeout_s: float) -> Pass:
@@ -113,23 +113,23 @@ class Crew:
         crew = self._workers[:workers]
         deadline = time.monotonic() + timeout_s
         for worker in crew:
-            worker.tell({"go": how}, _left(deadline))
+            worker.tell({"go": how}, _compute_left(deadline))
         started = time.monotonic()
         deadline = started + timeout_s
         _write_all(
-            self._feed, struct.pack(f"<{len(numbers) + workers}I", *numbers, *[END] * workers), _left(deadline)
+            self._feed, struct.pack(f"<{len(numbers) + workers}I", *numbers, *[END] * workers), _compute_left(deadline)
         )  # workers have its other end, and can make it small
-        told = [worker.answer(_left(deadline)) for worker in crew]
-        ended = max(positive(one, "end") for one in told)
+        told = [worker.answer(_compute_left(deadline)) for worker in crew]
+        ended = max(require_positive(one, "end") for one in told)
         return Pass(
             workers,
-            sum(_whole(one, "files") for one in told),
-            sum(_whole(one, "failed") for one in told),
-            sum(_whole(one, "bytes") for one in told),
-            sum(_whole(one, "device") for one in told),
+            sum(_require_whole(one, "files") for one in told),
+            sum(_require_whole(one, "failed") for one in told),
+            sum(_require_whole(one, "bytes") for one in told),
+            sum(_require_whole(one, "device") for one in told),
             max(ended - started, 1e-6),
-            sum(positive(one, "cpu") for one in told),
-            sum(positive(one, "user") for one in told),
+            sum(require_positive(one, "cpu") for one in told),
+            sum(require_positive(one, "user") for one in told),
         )
 
     def close(self) -> None:
@@ -143,8 +143,8 @@ class Crew:
     def _all(self, what: Mapping[str, Any], timeout_s: float) -> list[dict[str, Any]]:
         deadline = time.monotonic() + timeout_s
         for worker in self._workers:
-            worker.tell(what, _left(deadline))
-        return [worker.answer(_left(deadline)) for worker in self._workers]
+            worker.tell(what, _compute_left(deadline))
+        return [worker.answer(_compute_left(deadline)) for worker in self._workers]
 
 
 class _Worker:
@@ -153,7 +153,7 @@ class _Worker:
     def __init__(self, command: Sequence[str], environment: Mapping[str, str], passed: tuple[int, ...]) -> None:
         try:
             self._process = subprocess.Popen(
-                [*command, "-B", "-c", _program("measure/bench/read_program.py")],
+                [*command, "-B", "-c", _load_program("measure/bench/read_program.py")],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0,
                 env=dict(environment), cwd="/", pass_fds=passed, start_new_session=True,
             )  # fmt: skip
@@ -213,7 +213,7 @@ class _Worker:
         return None
 
 
-def _left(deadline: float) -> float:
+def _compute_left(deadline: float) -> float:
     return max(0.1, deadline - time.monotonic())
 
 
@@ -229,14 +229,14 @@ def _write_all(pipe: int, content: bytes, timeout_s: float) -> None:
                 left = left[os.write(pipe, left) :]
 
 
-def _program(path: str) -> str:
+def _load_program(path: str) -> str:
     text = own_file(path)
     if text is None:
         raise HosttuneError(f"{path} is missing: install hosttune again")
     return text.decode("utf-8")
 
 
-def _ending(status: int | None) -> str:
+def _describe_ending(status: int | None) -> str:
     if status == -signal.SIGALRM:
         return f"a file was not decoded within {FILE_S:.0f} s"
     if status == NOT_STARTED:
@@ -246,11 +246,11 @@ def _ending(status: int | None) -> str:
     return f"exit status {status}"
 
 
-def _whole(told: Mapping[str, Any], name: str) -> int:
-    return int(positive(told, name))
+def _require_whole(told: Mapping[str, Any], name: str) -> int:
+    return int(require_positive(told, name))
 
 
-def positive(told: Mapping[str, Any], name: str) -> float:
+def require_positive(told: Mapping[str, Any], name: str) -> float:
     """A number that a worker told, such as it may be."""
     value = told.get(name)
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 1e15:

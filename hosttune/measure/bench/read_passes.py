@@ -14,11 +14,11 @@ from typing import Final
 
 from hosttune.errors import HosttuneError
 from hosttune.frozen import frozen
-from hosttune.measure.bench.counters import Moment, now
+from hosttune.measure.bench.counters import Moment, read_moment
 from hosttune.measure.bench.gates import GateClosed
 from hosttune.measure.bench.noise import LIMIT, foreign_cpu
 from hosttune.measure.bench.read_crew import Crew, Probed, WorkerDied
-from hosttune.measure.bench.read_sample import ReadSample, evict
+from hosttune.measure.bench.read_sample import ReadSample, evict_files
 from hosttune.measure.bench.reading import Pass
 from hosttune.measure.bench.statistics import median_interval
 from hosttune.measure.dataset.walk import open_regular
@@ -53,14 +53,14 @@ class Watch:
         """One undisturbed pass. Raises GateClosed where more than 30 % are disturbed and it is not measured anyway."""
         while True:
             prepare()
-            before = now(self.device)
+            before = read_moment(self.device)
             made = crew.run(numbers, workers, how, PASS_TIMEOUT_S)
             if not made.files:
                 raise HosttuneError(
                     "none of the files of a pass could be read: they were moved, or changed, meanwhile",
                     hint="measure when nobody works in this folder",
                 )
-            noise = disturbance(before, now(self.device), made)
+            noise = describe_disturbance(before, read_moment(self.device), made)
             self.tried += 1
             if not noise or self.spoiled:
                 return made
@@ -73,8 +73,8 @@ class Watch:
                 return made
 
 
-def disturbance(before: Moment, after: Moment, made: Pass) -> str:
-    """Who else was at work during a pass, in a few words; nothing where nobody was."""
+def describe_disturbance(before: Moment, after: Moment, made: Pass) -> str:
+    """Who else was at work during a pass, in a few words; nothing where no one was."""
     own = replace(
         after,
         own_cpu_s=after.own_cpu_s + made.user_seconds,
@@ -131,14 +131,14 @@ def write_shards(
         fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=folder)
         with os.fdopen(fd, "wb") as file:
             for number in chunk.files:
-                file.write(_content(sample.paths[number], sample.sizes[number]))
+                file.write(_read_content(sample.paths[number], sample.sizes[number]))
             file.flush()
             os.fsync(file.fileno())
         made.append((chunk, f"{path}/{name}"))
     return made
 
 
-def _content(path: str, size: int) -> bytes:
+def _read_content(path: str, size: int) -> bytes:
     # another's file is one whose access time does not move
     fd, _ = open_regular(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     with os.fdopen(fd, "rb") as file:
@@ -154,7 +154,7 @@ class Differential:
     packed: tuple[Pass, ...]
 
 
-def differential(
+def measure_differential(
     crew: Crew, watch: Watch, chunks: Sequence[Chunk], paths: Sequence[str], cold: Callable[[Sequence[str]], None],
     seed: int, until: float,
 ) -> Differential:  # fmt: skip
@@ -200,7 +200,7 @@ class DecodedSample:
     bad: tuple[tuple[int, str], ...]
 
 
-def probe(make_crew: Callable[[], Crew], numbers: Sequence[int], until: float) -> DecodedSample:
+def probe_files(make_crew: Callable[[], Crew], numbers: Sequence[int], until: float) -> DecodedSample:
     """Decode each file once, one worker, until `until`. A file that ends the worker is counted, and another worker
     goes on with the next. Raises HosttuneError where that happens again and again."""
     good: list[int] = []
@@ -240,16 +240,16 @@ def decode_warm(
     rate = 100.0
     while len(found) < 3 or (time.monotonic() < until and len(found) < MOST_CHUNKS):
         own = take.some(int(rate * PASS_S / 2))
-        found.append(watch.run(crew, own, 1, how, lambda own=own: _warm(crew, own)))  # type: ignore[misc]
+        found.append(watch.run(crew, own, 1, how, lambda own=own: _warm_up(crew, own)))  # type: ignore[misc]
         rate = max(found[-1].rate, 1.0)
     return tuple(found[1:]) if len(found) > 3 else tuple(found)
 
 
-def _warm(crew: Crew, numbers: Sequence[int]) -> None:
+def _warm_up(crew: Crew, numbers: Sequence[int]) -> None:
     crew.run(numbers, 1, "read", PASS_TIMEOUT_S)
 
 
-def sweep(
+def sweep_levels(
     crew: Crew, watch: Watch, levels: Sequence[int], numbers: Sequence[int], paths: Sequence[str], how: str,
     cold: Callable[[Sequence[str]], None], seed: int, until: float,
 ) -> dict[int, list[Pass]]:  # fmt: skip
@@ -288,12 +288,12 @@ class Taker:
 
 def cold_by_fadvise(paths: Sequence[str]) -> None:
     """Let go of the pages of these files alone."""
-    evict(paths)
+    evict_files(paths)
 
 
 def cold_by_dropping_all(paths: Sequence[str]) -> None:
     """Let go of all clean pages, inodes and names of this host (drop_caches, Documentation/admin-guide/sysctl/vm.rst):
     the metadata of the files is cold, too, and so is every other job's."""
-    evict(paths)
+    evict_files(paths)
     with open("/proc/sys/vm/drop_caches", "w", encoding="ascii") as file:
         file.write("3\n")

@@ -87,10 +87,10 @@ class ReadWorker:
             started = time.monotonic()
             said: dict[str, Any] = {"file": number, "bytes": 0, "pixels": 0, "error": ""}
             try:
-                data = content(self.paths[number], self.most)
+                data = read_content(self.paths[number], self.most)
                 said["bytes"] = len(data)
                 self.guard(self.limit_s)
-                said["pixels"] = self.decoded(number, data)
+                said["pixels"] = self.decode_file(number, data)
             except Exception as error:  # noqa: BLE001 - a library may raise anything about a broken file
                 said["error"] = (type(error).__name__ + ": " + str(error))[:200]
             finally:
@@ -115,10 +115,10 @@ class ReadWorker:
                 break
             try:
                 if how in {"decode", "hand"}:
-                    data = content(self.paths[number], self.most)
+                    data = read_content(self.paths[number], self.most)
                     size += len(data)
                     self.guard(self.limit_s)
-                    values = self.decoded(number, data)
+                    values = self.decode_file(number, data)
                     if how == "hand":
                         waiting += min(values * width_of(self.paths[number]), BATCH_MOST)
                         if files % BATCH == BATCH - 1 or waiting >= BATCH_MOST:
@@ -141,7 +141,7 @@ class ReadWorker:
         said = {"files": files, "bytes": size, "failed": failed, "start": start, "end": end or start}
         self.say({**said, "cpu": cpu, "user": user, "device": device})
 
-    def decoded(self, number: int, data: bytes) -> int:
+    def decode_file(self, number: int, data: bytes) -> int:
         suffix = os.fsdecode(self.paths[number]).rpartition(".")[2].lower()
         return self.decoders[suffix](data)
 
@@ -165,7 +165,7 @@ def hand_on(size: int) -> None:
         shared[:] = b"\x7f" * size
 
 
-def opened(path: bytes) -> int:
+def open_file(path: bytes) -> int:
     """A descriptor of a regular file whose access time stays, where that is in our power (O_NOATIME, open(2))."""
     if os.geteuid() == 0:
         return opened_as_root(path)
@@ -195,7 +195,7 @@ def opened_as_root(path: bytes) -> int:
 
 def read_through(path: bytes, most: int, buffer: bytearray) -> int:
     """Read a file and drop it; its size, at most `most` bytes."""
-    fd = opened(path)
+    fd = open_file(path)
     try:
         size = 0
         while size < most:
@@ -208,8 +208,8 @@ def read_through(path: bytes, most: int, buffer: bytearray) -> int:
         os.close(fd)
 
 
-def content(path: bytes, most: int) -> bytes:
-    fd = opened(path)
+def read_content(path: bytes, most: int) -> bytes:
+    fd = open_file(path)
     try:
         parts: list[bytes] = []
         size = 0

@@ -1,7 +1,7 @@
 """Which Python decodes, and as whom: as the user who wrote its code, never with root's rights.
 
 Identity comes from the code, not from the person who asks. A Python that one user can change runs as that user. If only
-root can change all of it, the user is chosen: who typed sudo, else the owner of the data, else the user nobody. The
+root can change all of it, the user is chosen: who typed sudo, else the owner of the data, else the user no one. The
 owner of the data adds no code to it (no user site-packages).
 """
 
@@ -41,7 +41,7 @@ def user_python(wanted: str | None, folder: str) -> Python:
     path = str(Path(path).expanduser().absolute())
     euid = os.geteuid()
     typed = user_who_typed(os.environ)
-    found = _own(path, euid) if euid else at_path(path, typed or _owner(folder) or NOBODY)
+    found = _open_own(path, euid) if euid else at_path(path, typed or _find_owner(folder) or NOBODY)
     if isinstance(found, Unreadable):
         hint = "name the python of the environment that trains, whose code belongs to one user, or run it as that user"
         raise Refused(f"--python: {found.reason}", hint=hint)
@@ -54,12 +54,12 @@ def user_python(wanted: str | None, folder: str) -> Python:
     return Python(path, found.uid, tuple(command), environment)
 
 
-def _owner(folder: str) -> int:
+def _find_owner(folder: str) -> int:
     with walk("/", os.path.abspath(folder)) as found:
         return found.stat().st_uid
 
 
-def _own(path: str, euid: int) -> Interpreter | Unreadable:
+def _open_own(path: str, euid: int) -> Interpreter | Unreadable:
     """Without root's rights it runs as the caller, who could start it without hosttune, too."""
     reason = why_no_program(path)
     return Unreadable(reason) if reason else Interpreter(path, euid, os.getegid())

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from hosttune.measure.bench.reading import Measure
 
 
-def kept(result: ReadResult, answer: str) -> Kept:
+def make_kept(result: ReadResult, answer: str) -> Kept:
     """What is stored: `answer` is the finding in one line."""
     found, figures = result.conclusion, result.figures
     numbers: dict[str, float | None] = {
@@ -25,7 +25,7 @@ def kept(result: ReadResult, answer: str) -> Kept:
         "skipped_chunks": float(result.skipped),
         "measured_s": round(result.seconds, 1),
     }
-    for name, measure in _named(result):
+    for name, measure in _list_measures(result):
         numbers[f"{name}_files_per_s"] = measure.rate.estimate
         numbers[f"{name}_files_per_s_low"] = measure.rate.low
         numbers[f"{name}_files_per_s_high"] = measure.rate.high
@@ -36,7 +36,7 @@ def kept(result: ReadResult, answer: str) -> Kept:
     return new_result(result.place, result.seed, figures=numbers, words=words)
 
 
-def document(result: ReadResult) -> dict[str, Any]:
+def make_document(result: ReadResult) -> dict[str, Any]:
     """All of it, the rate of every pass included."""
     from hosttune.codec import to_json
 
@@ -57,7 +57,7 @@ def document(result: ReadResult) -> dict[str, Any]:
     }
 
 
-def _named(result: ReadResult) -> list[tuple[str, Measure]]:
+def _list_measures(result: ReadResult) -> list[tuple[str, Measure]]:
     figures = result.figures
     single = (
         ("cold", figures.cold),

@@ -122,7 +122,7 @@ def names_below(folder: str) -> Iterator[str]:
                 yield f"{place}/{entry.name}"
 
 
-def evict(paths: Iterable[str]) -> None:
+def evict_files(paths: Iterable[str]) -> None:
     """Let go of what the page cache holds of these files; that needs no rights beyond those to read them."""
     for path in paths:
         with suppress(OSError):

@@ -114,7 +114,7 @@ class Figures:
     sweep: tuple[Measure, ...]  # cold files, decoded where decode is measured, by ever more workers
     cpus: Cpus  # usable ones
     available_bytes: int | None = None  # of memory
-    is_network: bool = False  # no block device stands behind the files
+    is_network: bool = False  # no block device is behind the files
     spoiled: str = ""  # why nothing may be concluded
     handed: Measure | None = None  # the same, and each batch copied to where another process can map it
 
@@ -146,13 +146,13 @@ class Conclusion:
     advice: tuple[ReadAdvice, ...]
 
 
-def conclude(figures: Figures) -> Conclusion:
+def conclude_limit(figures: Figures) -> Conclusion:
     """What limits here, from the figures alone."""
     limit, reason = _limit(figures)
     knee = knee_of(figures.sweep)
     ratio = figures.sweep[0].wait_ratio if figures.sweep else figures.cold.wait_ratio
-    workers = _workers(figures, limit, knee, ratio)
-    return Conclusion(limit, reason, knee, ratio, workers, tuple(_advice(figures, limit, workers)))
+    workers = _choose_workers(figures, limit, knee, ratio)
+    return Conclusion(limit, reason, knee, ratio, workers, tuple(_give_advice(figures, limit, workers)))
 
 
 def knee_of(sweep: Sequence[Measure]) -> int:
@@ -189,10 +189,10 @@ def _limit(figures: Figures) -> tuple[Limit, str]:
         return Limit.DECODE if figures.decode else Limit.CPU, f"{what} takes {share}"
     if is_cached:
         return Limit.UNKNOWN, "nothing came from a disk, and yet the workers waited: something else held them up"
-    return _waiting(figures.sweep)
+    return _find_waiting(figures.sweep)
 
 
-def _waiting(sweep: Sequence[Measure]) -> tuple[Limit, str]:
+def _find_waiting(sweep: Sequence[Measure]) -> tuple[Limit, str]:
     """What workers wait for that do not keep the CPUs busy."""
     if len(sweep) < 2:
         return Limit.UNKNOWN, "the workers wait, and one number of workers does not say for what: give several"
@@ -208,7 +208,7 @@ def _is_cached(figures: Figures) -> bool:
     return cold.device_share < CACHED
 
 
-def _workers(figures: Figures, limit: Limit, knee: int, ratio: float) -> int:
+def _choose_workers(figures: Figures, limit: Limit, knee: int, ratio: float) -> int:
     """How many to start with: CPUs x (1 + wait/CPU) where waiting can be overlapped, the knee otherwise. Never one
     alone, where that brings less than none and there are CPUs for two."""
     grows = still_grows(figures.sweep)
@@ -222,7 +222,7 @@ def _workers(figures: Figures, limit: Limit, knee: int, ratio: float) -> int:
     return least
 
 
-def _advice(figures: Figures, limit: Limit, workers: int) -> list[ReadAdvice]:
+def _give_advice(figures: Figures, limit: Limit, workers: int) -> list[ReadAdvice]:
     found = []
     if workers and limit is not Limit.UNKNOWN:
         found.append(

@@ -76,21 +76,21 @@ def new_result(
 def save(result: BenchResult, where: str = "") -> None:
     """Keep it as the newest of its folder and kernel; one that says nothing beside an answer. The last MOST_FOLDERS are
     kept. Raises HosttuneError."""
-    from hosttune.codec import dumps
+    from hosttune.codec import dump_json
 
     name = _name(result)
-    beside = _beside(name)
+    beside = _name_beside(name)
     if not result.is_answer and (older := from_json(state.load(name, where))) and older.is_answer:
         name = beside
-    state.save(name, dumps(to_json(result)).encode(), where)
+    state.save(name, dump_json(to_json(result)).encode(), where)
     if name != beside:
         state.remove(beside, where)
-    kept = [(name, one) for name in state.names(f"{KIND}-", where) if (one := from_json(state.load(name, where)))]
+    kept = [(name, one) for name in state.list_names(f"{KIND}-", where) if (one := from_json(state.load(name, where)))]
     for old, _ in sorted(kept, key=lambda one: one[1].measured_at, reverse=True)[MOST_FOLDERS:]:
         state.remove(old, where)
 
 
-def latest(
+def find_latest(
     uuid: str,
     kernel: str = "",
     where: str = "",
@@ -98,22 +98,22 @@ def latest(
 ) -> BenchResult | None:
     """The newest answer for a file system, or what there is else; for one kernel alone, where it is named."""
     prefix = _UNSAFE.sub("_", f"{KIND}-{uuid}-")
-    every = [from_json(state.load(name, where)) for name in state.names(prefix, where)]
+    every = [from_json(state.load(name, where)) for name in state.list_names(prefix, where)]
     found = [one for one in every if one and one.uuid == uuid and one.kernel == (kernel or one.kernel) and wanted(one)]
     return max(found, key=lambda one: (one.is_answer, one.measured_at), default=None)
 
 
-def stored(where: str = "") -> tuple[BenchResult, ...]:
+def list_stored(where: str = "") -> tuple[BenchResult, ...]:
     """All that is kept, the newest first."""
-    found = [from_json(state.load(name, where)) for name in state.names("", where)]
+    found = [from_json(state.load(name, where)) for name in state.list_names("", where)]
     return tuple(sorted((one for one in found if one), key=lambda one: one.measured_at, reverse=True))
 
 
 def to_json(result: BenchResult) -> dict[str, Any]:
     """The document of a result."""
-    from hosttune.codec import document
+    from hosttune.codec import make_document
 
-    return document(result)
+    return make_document(result)
 
 
 def from_json(content: bytes | None) -> BenchResult | None:
@@ -135,5 +135,5 @@ def _name(result: BenchResult) -> str:
     return _UNSAFE.sub("_", f"{result.kind}-{result.uuid}-{result.kernel}{folder}") + ".json"
 
 
-def _beside(name: str) -> str:
+def _name_beside(name: str) -> str:
     return name.removesuffix(".json") + ".inconclusive.json"

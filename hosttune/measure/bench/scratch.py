@@ -23,7 +23,7 @@ from hosttune.host.bounded import head_of, head_text
 from hosttune.host.paths import inode_of, link_of_user, walk
 from hosttune.measure.bench import state
 from hosttune.measure.bench.place import Place
-from hosttune.measure.bench.signals import undisturbed
+from hosttune.measure.bench.signals import hold_back_signals
 
 PREFIX = ".hosttune-bench-"
 MARK = "mark.json"
@@ -59,7 +59,7 @@ class Leftover:
 
 
 @contextmanager
-def scratch(place: Place, where: str = "") -> Iterator[tuple[int, str]]:
+def make_scratch(place: Place, where: str = "") -> Iterator[tuple[int, str]]:
     """A new folder on the file system of `place`: its descriptor and its path. `where` is the state folder.
 
     Raises HosttuneError where this user may not write on that file system.
@@ -69,21 +69,21 @@ def scratch(place: Place, where: str = "") -> Iterator[tuple[int, str]]:
     parent, path = _opened_parent(place)
     token = secrets.token_hex(16)
     name = f"{PREFIX}{token[:16]}"
-    mark = ScratchMark(token, os.path.join(path, name), os.getpid(), _started(os.getpid()), _boot_id())
+    mark = ScratchMark(token, os.path.join(path, name), os.getpid(), _read_start(os.getpid()), _boot_id())
     note = f"{NOTE}{token[:16]}.json"
     fd = held = -1
     try:
-        with undisturbed():
+        with hold_back_signals():
             state.save(note, mark.to_json(), where)
-            fd = _made(parent, name, mark)
+            fd = _make_folder(parent, name, mark)
             held = _write_mark(fd, mark)
         yield fd, mark.path
     finally:
-        with undisturbed(), ExitStack() as closing:
+        with hold_back_signals(), ExitStack() as closing:
             for one in (parent, fd, held):
                 closing.callback(_close, one)
             if fd >= 0:
-                _empty(fd)
+                _empty_folder(fd)
                 _remove_folder(parent, name, fd)
             if not os.path.lexists(mark.path):
                 state.remove(note, where)
@@ -94,7 +94,7 @@ def _close(fd: int) -> None:
         os.close(fd)
 
 
-def _made(parent: int, name: str, mark: ScratchMark) -> int:
+def _make_folder(parent: int, name: str, mark: ScratchMark) -> int:
     try:
         os.mkdir(name, 0o700, dir_fd=parent)
         fd = os.open(name, _FOLDER, dir_fd=parent)
@@ -114,11 +114,11 @@ def _is_private(fd: int) -> bool:
     return info.st_uid == os.geteuid() and stat.S_IMODE(info.st_mode) & 0o777 == 0o700
 
 
-def leftovers(where: str = "") -> tuple[Leftover, ...]:
+def find_leftovers(where: str = "") -> tuple[Leftover, ...]:
     """What earlier benches left that are not running any more. Notes about folders that are gone are forgotten."""
     found = []
-    for name in state.names(NOTE, where):
-        mark = _parsed(state.load(name, where))
+    for name in state.list_names(NOTE, where):
+        mark = _parse_mark(state.load(name, where))
         if mark is None or _is_running(mark):
             continue
         fd = _opened_leftover(mark)
@@ -132,7 +132,7 @@ def leftovers(where: str = "") -> tuple[Leftover, ...]:
 
 def clean(leftover: Leftover, where: str = "") -> bool:
     """Take away what a killed bench left. False where it is not (or no longer) ours to take away."""
-    mark = _parsed(state.load(leftover.name, where))
+    mark = _parse_mark(state.load(leftover.name, where))
     if mark is None or _is_running(mark):
         return False
     fd = _opened_leftover(mark)
@@ -142,7 +142,7 @@ def clean(leftover: Leftover, where: str = "") -> bool:
     try:
         parent = os.open(above, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            _empty(fd)
+            _empty_folder(fd)
             _remove_folder(parent, name, fd)
         finally:
             os.close(parent)
@@ -200,7 +200,7 @@ def _write_mark(folder: int, mark: ScratchMark) -> int:
     return fd
 
 
-def _parsed(content: bytes | None) -> ScratchMark | None:
+def _parse_mark(content: bytes | None) -> ScratchMark | None:
     """The mark in a file; None for anything else."""
     with suppress(ValueError, KeyError, TypeError):
         data = json.loads(content or b"")
@@ -213,7 +213,7 @@ def _parsed(content: bytes | None) -> ScratchMark | None:
 
 
 def _is_running(mark: ScratchMark) -> bool:
-    return mark.boot_id == _boot_id() and bool(mark.started) and _started(mark.pid) == mark.started
+    return mark.boot_id == _boot_id() and bool(mark.started) and _read_start(mark.pid) == mark.started
 
 
 def _opened_leftover(mark: ScratchMark) -> int | None:
@@ -246,7 +246,7 @@ def _is_marked(folder: int, mark: ScratchMark) -> bool:
             return False
         content = os.read(fd, 4096)
         # killed before it was written: then it is all there is
-        if _parsed(content) != mark if content else os.listdir(folder) != [MARK]:
+        if _parse_mark(content) != mark if content else os.listdir(folder) != [MARK]:
             return False
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return True
@@ -256,7 +256,7 @@ def _is_marked(folder: int, mark: ScratchMark) -> bool:
         os.close(fd)
 
 
-def _empty(folder: int) -> None:
+def _empty_folder(folder: int) -> None:
     """Remove all that is in an open folder, links as links, and nothing on another file system. The mark goes last."""
     device = os.fstat(folder).st_dev
     for _, folders, files, fd in os.fwalk(".", topdown=False, follow_symlinks=False, dir_fd=folder):
@@ -290,7 +290,7 @@ def _boot_id() -> str:
     return head_of(_BOOT_ID)[0].decode("ascii").strip()
 
 
-def _started(pid: int) -> str:
+def _read_start(pid: int) -> str:
     """When a process began, in ticks after the boot; "" where there is none."""
     try:
         return head_text(f"/proc/{pid}/stat").rpartition(")")[2].split()[19]

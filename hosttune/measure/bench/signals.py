@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 from hosttune.host.apart import ENDING, handle_ending
-from hosttune.host.console import talk
+from hosttune.host.console import write_to_stderr
 
 _TOLD = "hosttune: stopping: what is temporary is taken away first\n"
 
@@ -43,12 +43,12 @@ def _answered_at_once() -> Iterator[None]:
     def answer() -> None:
         while number := os.read(reader, 1):  # as signal.set_wakeup_fd writes it; nothing when the pipe is closed
             if number[0] in ENDING:
-                talk(("\r\x1b[K" if sys.stderr.isatty() else "") + _TOLD)
+                write_to_stderr(("\r\x1b[K" if sys.stderr.isatty() else "") + _TOLD)
                 return
 
     thread = threading.Thread(target=answer, daemon=True)
     before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-    # No signal is delivered to the thread, so that `undisturbed` holds for the whole process.
+    # No signal is delivered to the thread, so that `hold_back_signals` holds for the whole process.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
     try:
         thread.start()
@@ -64,7 +64,7 @@ def _answered_at_once() -> Iterator[None]:
 
 
 @contextmanager
-def undisturbed() -> Iterator[None]:
+def hold_back_signals() -> Iterator[None]:
     """Within, none of these signals is heard; one that came meanwhile is heard at the end."""
     heard: KeyboardInterrupt | None = None
     try:

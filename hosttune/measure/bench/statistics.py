@@ -26,7 +26,7 @@ class Interval:
         return (self.high - self.low) / 2 / self.estimate
 
 
-def median(ordered: Sequence[float]) -> float:
+def compute_median(ordered: Sequence[float]) -> float:
     """The median of numbers that are in order."""
     middle = len(ordered) // 2
     return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
@@ -47,16 +47,16 @@ def median_interval(values: Sequence[float], seed: int, resamples: int = RESAMPL
     medians = []
     for _ in range(resamples):
         if count % 2:
-            medians.append(_at(ordered, draw.betavariate(half + 1, half + 1)))
+            medians.append(_interpolate_at(ordered, draw.betavariate(half + 1, half + 1)))
             continue
         lower = draw.betavariate(half, half + 1)
         # of the `half` numbers above the lower middle one, the smallest
         upper = lower + (1.0 - lower) * (1.0 - draw.random() ** (1.0 / half))
-        medians.append((_at(ordered, lower) + _at(ordered, upper)) / 2)
+        medians.append((_interpolate_at(ordered, lower) + _interpolate_at(ordered, upper)) / 2)
     medians.sort()
     tail = (1.0 - CONFIDENCE) / 2
-    return Interval(median(ordered), _at(medians, tail), _at(medians, 1.0 - tail))
+    return Interval(compute_median(ordered), _interpolate_at(medians, tail), _interpolate_at(medians, 1.0 - tail))
 
 
-def _at(ordered: Sequence[float], share: float) -> float:
+def _interpolate_at(ordered: Sequence[float], share: float) -> float:
     return ordered[min(int(share * len(ordered)), len(ordered) - 1)]

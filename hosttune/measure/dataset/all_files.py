@@ -7,7 +7,7 @@ import stat
 from typing import TYPE_CHECKING
 
 from hosttune.measure.dataset.decoded import Looked
-from hosttune.measure.dataset.probe import probe
+from hosttune.measure.dataset.probe import probe_file
 from hosttune.measure.dataset.sample import has_header
 from hosttune.measure.dataset.tally import Named
 from hosttune.measure.dataset.walk import is_of_hub
@@ -88,7 +88,7 @@ class FileCounter:
                 key = self._tally.key_of_name(entry.name)
                 self._sizes(folder, [entry], key, [census.held(key, info)])
                 if self._reads and has_header(key):
-                    found = probe(path, with_header=True, is_whole=True, has_time=self._has_time)
+                    found = probe_file(path, with_header=True, is_whole=True, has_time=self._has_time)
                     census.moved += found.has_moved_atime if found else 0
                     census.look(Looked(key, census.held(key, info), found.header if found else None))
             except FileNotFoundError:

@@ -87,7 +87,7 @@ class Census:
         """A file whose header was read."""
         self._sums.setdefault(looked.key, _Sums()).add(looked)
 
-    def corrected(self, sizes: Sizes | None) -> Sizes | None:
+    def correct_sizes(self, sizes: Sizes | None) -> Sizes | None:
         """An estimate with what is known exactly instead; the median stays that of the sample."""
         if sizes is None or not self.files or not self.is_whole:
             return sizes
@@ -97,7 +97,7 @@ class Census:
             linked_bytes=0,
         )  # fmt: skip
 
-    def decoded(self, sampled: Decoded) -> Decoded:
+    def sum_decoded(self, sampled: Decoded) -> Decoded:
         """The sum of all headers."""
         if not self._sums:
             return sampled

@@ -119,7 +119,7 @@ def decode(
         share = _told_share(found)
         if share:
             strata = (drawn or {}).get(key) or Drawn(len(found), (len(found),))
-            narrow, wide, part = (_total(found, strata, size, what) for what in ("native", "float32", "told"))
+            narrow, wide, part = (_estimate_total(found, strata, size, what) for what in ("native", "float32", "told"))
             native += narrow[0]
             float32 += wide[0]
             told_bytes += part[0]
@@ -148,7 +148,7 @@ def decode(
     )
 
 
-def _total(found: Sequence[Looked], drawn: Drawn, size: int, what: str) -> tuple[float, float | None]:
+def _estimate_total(found: Sequence[Looked], drawn: Drawn, size: int, what: str) -> tuple[float, float | None]:
     """Bytes and variance: of those that were looked into for certain their sum, of the rest by the sample of it."""
     strata: list[tuple[int, list[Pair]]] = [(count, []) for count in drawn.runs]
     certain: list[Pair] = []

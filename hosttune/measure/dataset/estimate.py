@@ -5,9 +5,9 @@ margin the 95 % interval of a stratified mean with finite population correction 
 edition 1977, theorem 5.3: v = sum of N_h^2 (1 - f_h) s_h^2 / n_h).
 
 Decoded sizes: of the files whose sizes were taken, headers are read in a second sample, drawn at random in strata by
-folder and size (`runs`), and brought to the whole by the combined ratio estimate (section 6.11: R = sum of N_h y_h /
-sum of N_h x_h, v = sum of N_h^2 (1 - f_h) / n_h times the variance of y - R x in the stratum) of double sampling
-(chapter 12).
+folder and size (`split_in_runs`), and brought to the whole by the combined ratio estimate (section 6.11:
+R = sum of N_h y_h / sum of N_h x_h, v = sum of N_h^2 (1 - f_h) / n_h times the variance of y - R x in the stratum) of
+double sampling (chapter 12).
 """
 
 from __future__ import annotations
@@ -83,8 +83,8 @@ def estimate(strata: Sequence[Stratum], page: int) -> Sizes | None:
     files = sum(one.files for one in strata)
     scale = files / sum(one.files for one in known)
     total = math.fsum(one.total() for one in known) * scale
-    pages = math.fsum(_pages(one, page) for one in known) * scale
-    variances = [variance(one.values(), one.files) for one in known]
+    pages = math.fsum(_count_pages(one, page) for one in known) * scale
+    variances = [compute_variance(one.values(), one.files) for one in known]
     margin = None if None in variances or scale > 1 else _Z * math.sqrt(math.fsum(v for v in variances if v))
     weights = [(size, one.scale) for one in known for size in one.sizes]
     linked = math.fsum(0.0 if one.is_whole else (sum(one.sizes) - sum(one.values())) * one.scale for one in known)
@@ -94,7 +94,7 @@ def estimate(strata: Sequence[Stratum], page: int) -> Sizes | None:
         total_bytes=round(total),
         margin_bytes=None if margin is None else round(margin),
         page_bytes=round(pages),
-        median_bytes=_median(weights),
+        median_bytes=_compute_median(weights),
         largest_bytes=max(max(one.sizes) for one in known),
         small_share=sum(weight for size, weight in weights if size < SMALL) / sum(weight for _, weight in weights),
         linked_bytes=round(linked * scale),
@@ -106,27 +106,27 @@ def bytes_of(strata: Iterable[Stratum]) -> Mapping[str, int]:
     return {one.key: round(one.total()) for one in strata}
 
 
-def _pages(one: Stratum, page: int) -> float:
+def _count_pages(one: Stratum, page: int) -> float:
     weights = one.weights or (1.0,) * len(one.sizes)
     return math.fsum(-(-size // page) * page * part for size, part in zip(one.sizes, weights, strict=True)) * one.scale
 
 
-def variance(values: Sequence[float], files: int) -> float | None:
+def compute_variance(values: Sequence[float], files: int) -> float | None:
     """Of the estimated total of a stratum of so many files; None for one file looked at out of several."""
     count = len(values)
     if count >= files:
         return 0.0
     if count < 2:
         return None
-    return files**2 * (1 - count / files) * _spread(values) / count
+    return files**2 * (1 - count / files) * _compute_spread(values) / count
 
 
-def _spread(values: Sequence[float]) -> float:
+def _compute_spread(values: Sequence[float]) -> float:
     mean = math.fsum(values) / len(values)
     return math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)
 
 
-def _median(weighted: list[tuple[int, float]]) -> int:
+def _compute_median(weighted: list[tuple[int, float]]) -> int:
     weighted.sort()
     half = sum(weight for _, weight in weighted) / 2
     passed = 0.0
@@ -137,7 +137,7 @@ def _median(weighted: list[tuple[int, float]]) -> int:
     return weighted[-1][0]
 
 
-def runs(items: Sequence[T], count: int, where: Callable[[T], tuple[str, int]]) -> list[list[T]]:
+def split_in_runs(items: Sequence[T], count: int, where: Callable[[T], tuple[str, int]]) -> list[list[T]]:
     """`items` in at most `count` strata: in order of folder and size, cut where each has about the same bytes and
     number of files together, so that neither many small ones nor a few large ones share one; best where a folder ends,
     because a folder often is a kind. `where` gives folder and size of one."""
@@ -194,13 +194,13 @@ def combined_ratio(
     ratio = math.fsum(weight * pair.decoded for weight, pair in weighed) / whole
     first = sum(count for count, _ in groups)
     residuals = [pair.decoded - ratio * pair.size for _, pair in weighed]
-    of_all = _spread(residuals) if len(residuals) > 1 else None
+    of_all = _compute_spread(residuals) if len(residuals) > 1 else None
     within = math.fsum(weight**2 * pair.error**2 for weight, pair in weighed)
     for count, pairs in seen:
         if len(pairs) >= count and lifted == 1:
             continue
         rest = [pair.decoded - ratio * pair.size for pair in pairs]
-        spread = _spread(rest) if len(rest) > 1 else of_all
+        spread = _compute_spread(rest) if len(rest) > 1 else of_all
         if spread is None:
             return Ratio(ratio, None)
         within += (count * lifted) ** 2 * (1 - len(pairs) / (count * lifted)) * spread / len(pairs)

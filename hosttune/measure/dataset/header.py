@@ -1,7 +1,7 @@
 """What the first bytes of a file say that it is, and how large it becomes when it is decoded. Pure.
 
 Every parser asks its `Source` for a few bytes at a place; all of them together are bounded, so that no file, whatever
-it claims, costs more than that. Numbers in a header were written by somebody: what cannot be true is not believed.
+it claims, costs more than that. Numbers in a header were written by someone: what cannot be true is not believed.
 """
 
 from __future__ import annotations
@@ -115,24 +115,24 @@ def read_header(source: Source) -> Header | None:
     try:
         return read_member(source)
     except Spent:
-        return Header(_parser(source.head, with_containers=True)[0])
+        return Header(_choose_parser(source.head, with_containers=True)[0])
 
 
 def read_member(source: Source, *, with_containers: bool = True) -> Header | None:
     """The same for a part of a container: one inside of another counts as it is, because depth has no limit. Raises
     Spent if the bounds of the file are reached before the part told anything."""
-    name, parse = _parser(source.head, with_containers=with_containers)
+    name, parse = _choose_parser(source.head, with_containers=with_containers)
     if not parse:
         return None
     try:
-        return believed(parse(source), source.size)
+        return check_header(parse(source), source.size)
     except Spent:
         raise
     except ValueError:
         return Header(name)
 
 
-def _parser(head: bytes, *, with_containers: bool) -> tuple[str, Parse | None]:
+def _choose_parser(head: bytes, *, with_containers: bool) -> tuple[str, Parse | None]:
     from hosttune.measure.dataset import (
         header_arrays,
         header_pictures,
@@ -148,15 +148,15 @@ def _parser(head: bytes, *, with_containers: bool) -> tuple[str, Parse | None]:
                 return name, parse
     for magic, name in _MAGICS.items() if with_containers else ():
         if head.startswith(magic):
-            return name, _untold
+            return name, _tell_nothing
     return "", None
 
 
-def _untold(_: Source) -> Header:
+def _tell_nothing(_: Source) -> Header:
     raise ValueError("its library tells")
 
 
-def believed(header: Header, size: int) -> Header:
+def check_header(header: Header, size: int) -> Header:
     """The header without figures that cannot be true of a file of this size in bytes."""
     most = (header.of_bytes or size) * _BEST_RATIO + _SLACK
     told = (header.native_bytes, header.float32_bytes)
@@ -165,13 +165,13 @@ def believed(header: Header, size: int) -> Header:
     return header if header.of_bytes else Header(header.format, *told, size, header.error_bytes)
 
 
-def starting(*magics: bytes) -> Callable[[bytes], bool]:
+def make_start_test(*magics: bytes) -> Callable[[bytes], bool]:
     """Whether a head begins with one of these."""
     return lambda head: head.startswith(magics)
 
 
-def raster(name: str, width: int, height: int, channels: int, depth_bytes: int = 1) -> Header:
-    """The header of a picture. Raises ValueError for one without an area, or with a channel that nobody stores."""
+def make_raster(name: str, width: int, height: int, channels: int, depth_bytes: int = 1) -> Header:
+    """The header of a picture. Raises ValueError for one without an area, or with a channel that no one stores."""
     if not (min(width, height) > 0 and 0 < channels <= 64 and depth_bytes in {1, 2, 4, 8}):
         raise ValueError("no picture has this shape")
     numbers = width * height * channels

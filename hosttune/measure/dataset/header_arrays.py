@@ -10,7 +10,7 @@ import math
 import zlib
 from typing import Final, NamedTuple
 
-from hosttune.measure.dataset.header import Header, Source, Spent, starting
+from hosttune.measure.dataset.header import Header, Source, Spent, make_start_test
 from hosttune.regex import regex
 
 _DESCR: Final = regex(rb"'descr'\s*:\s*'[<>|=]?([biufcSUV?])(\d{1,9})'")
@@ -28,13 +28,13 @@ _BITS: Final = {
 _SCALE: Final = {"U": 4}  # bytes of a character
 
 
-def npy(source: Source) -> Header:
+def parse_npy(source: Source) -> Header:
     """Nothing is packed, so what shape and type promise must be what the file holds."""
-    held, float32 = _array(source.at(0, min(source.size, _HEAD)), source.size)
+    held, float32 = _parse_array(source.at(0, min(source.size, _HEAD)), source.size)
     return Header("npy", held, float32)
 
 
-def _array(head: bytes, size: int) -> tuple[int, int]:
+def _parse_array(head: bytes, size: int) -> tuple[int, int]:
     """What an array takes, and what it takes as float32, in bytes; `head` is the start of an npy file of this size."""
     width = 2 if head[6:7] == b"\1" else 4
     length = int.from_bytes(head[8 : 8 + width], "little")
@@ -53,7 +53,7 @@ def _array(head: bytes, size: int) -> tuple[int, int]:
     return held, numbers * 4 if kind[1] in b"biuf?" else held
 
 
-def npz(source: Source) -> Header:
+def parse_npz(source: Source) -> Header:
     """The directory of the zip file, and the head of each array in it, unpacked as far as that."""
     start = max(0, source.size - _TAIL)
     tail = source.at(start, source.size - start)
@@ -83,7 +83,7 @@ def npz(source: Source) -> Header:
     if count > _ARRAYS:
         return Header("npz")
     try:
-        sizes = [_array(_head(source, one), one.size) for one in found]
+        sizes = [_parse_array(_read_head(source, one), one.size) for one in found]
     except Spent:
         raise
     except ValueError:  # of one of them nothing can be said, so nothing of the file
@@ -100,7 +100,7 @@ class _Member(NamedTuple):
     size: int
 
 
-def _head(source: Source, one: _Member) -> bytes:
+def _read_head(source: Source, one: _Member) -> bytes:
     """The first bytes of a member, unpacked. Raises ValueError where that cannot be."""
     name, extra = (source.number(one.place + k, 2, "<") for k in (26, 28))
     start = one.place + 30 + name + extra
@@ -115,7 +115,7 @@ def _head(source: Source, one: _Member) -> bytes:
         raise ValueError(str(error)) from None
 
 
-def safetensors(source: Source) -> Header:
+def parse_safetensors(source: Source) -> Header:
     """The JSON in front of the tensors: type, shape and place of each (huggingface/safetensors, README, Format). They
     are kept as they are stored."""
     length = source.number(0, 8, "<")
@@ -146,7 +146,7 @@ def _is_safetensors(head: bytes) -> bool:
 
 
 PARSERS: Final = (
-    (starting(_NPY), "npy", npy),
-    (starting(b"PK\x03\x04"), "zip", npz),
-    (_is_safetensors, "safetensors", safetensors),
+    (make_start_test(_NPY), "npy", parse_npy),
+    (make_start_test(b"PK\x03\x04"), "zip", parse_npz),
+    (_is_safetensors, "safetensors", parse_safetensors),
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from hosttune.measure.dataset.header import Header, Source, raster, starting
+from hosttune.measure.dataset.header import Header, Source, make_raster, make_start_test
 
 # Start of frame; C4, C8 and CC are no frames (tables, reserved, arithmetic conditioning).
 _FRAMES: Final = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
@@ -16,7 +16,7 @@ _BARE: Final = frozenset({0x01, *range(0xD0, 0xD9)})  # markers without a length
 _PNG_CHANNELS: Final = {0: 1, 2: 3, 3: 3, 4: 2, 6: 4}
 
 
-def jpeg(source: Source) -> Header:
+def parse_jpeg(source: Source) -> Header:
     """The first frame header; segments in between (Exif, colour profiles) are jumped over, not read."""
     place = 2
     while True:
@@ -30,7 +30,7 @@ def jpeg(source: Source) -> Header:
         elif marker[1] in _FRAMES:
             frame = source.at(place + 4, 6)
             height, width = int.from_bytes(frame[1:3], "big"), int.from_bytes(frame[3:5], "big")
-            return raster("JPEG", width, height, frame[5], 1 if frame[0] <= 8 else 2)
+            return make_raster("JPEG", width, height, frame[5], 1 if frame[0] <= 8 else 2)
         elif marker[1] in {0xD9, 0xDA}:
             raise ValueError("data before a frame header")
         else:
@@ -40,49 +40,51 @@ def jpeg(source: Source) -> Header:
             place += 2 + length
 
 
-def png(source: Source) -> Header:
+def parse_png(source: Source) -> Header:
     if source.at(12, 4) != b"IHDR":
         raise ValueError("IHDR comes first")
     channels = _PNG_CHANNELS.get(source.at(25, 1)[0], 0)
     depth = source.at(24, 1)[0]
     if depth not in {1, 2, 4, 8, 16}:
         raise ValueError("no such depth")
-    return raster("PNG", source.number(16, 4, ">"), source.number(20, 4, ">"), channels, 2 if depth == 16 else 1)
+    return make_raster("PNG", source.number(16, 4, ">"), source.number(20, 4, ">"), channels, 2 if depth == 16 else 1)
 
 
-def bmp(source: Source) -> Header:
+def parse_bmp(source: Source) -> Header:
     """`OS/2` headers have two bytes for each number; a negative height means top down."""
     length = source.number(14, 4, "<")
     if length == 12:
-        return raster("BMP", source.number(18, 2, "<"), source.number(20, 2, "<"), 3)
+        return make_raster("BMP", source.number(18, 2, "<"), source.number(20, 2, "<"), 3)
     if not 16 <= length <= 256:
         raise ValueError("no such header")
     width, height = (int.from_bytes(source.at(place, 4), "little", signed=True) for place in (18, 22))
     has_alpha = length >= 56 and source.number(28, 2, "<") == 32 and source.number(66, 4, "<") != 0
     if source.number(28, 2, "<") not in {1, 2, 4, 8, 16, 24, 32}:
         raise ValueError("no such depth")
-    return raster("BMP", width, abs(height), 4 if has_alpha else 3)
+    return make_raster("BMP", width, abs(height), 4 if has_alpha else 3)
 
 
-def gif(source: Source) -> Header:
-    """The first frame: how many follow stands nowhere in the header."""
-    return raster("GIF", source.number(6, 2, "<"), source.number(8, 2, "<"), 3)
+def parse_gif(source: Source) -> Header:
+    """The first frame: how many follow is nowhere in the header."""
+    return make_raster("GIF", source.number(6, 2, "<"), source.number(8, 2, "<"), 3)
 
 
-def webp(source: Source) -> Header:
+def parse_webp(source: Source) -> Header:
     kind = source.at(12, 4)
     if kind == b"VP8 ":
         if source.at(23, 3) != b"\x9d\x01\x2a":
             raise ValueError("no key frame")
-        return raster("WebP", source.number(26, 2, "<") & 0x3FFF, source.number(28, 2, "<") & 0x3FFF, 3)
+        return make_raster("WebP", source.number(26, 2, "<") & 0x3FFF, source.number(28, 2, "<") & 0x3FFF, 3)
     if kind == b"VP8L":
         bits = source.number(21, 4, "<")
         if source.at(20, 1) != b"\x2f":
             raise ValueError("no signature")
-        return raster("WebP", (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1, 4 if bits >> 28 & 1 else 3)
+        return make_raster("WebP", (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1, 4 if bits >> 28 & 1 else 3)
     if kind == b"VP8X":
         flags = source.at(20, 1)[0]
-        return raster("WebP", source.number(24, 3, "<") + 1, source.number(27, 3, "<") + 1, 4 if flags & 0x10 else 3)
+        return make_raster(
+            "WebP", source.number(24, 3, "<") + 1, source.number(27, 3, "<") + 1, 4 if flags & 0x10 else 3
+        )
     raise ValueError("no such chunk")
 
 
@@ -96,9 +98,9 @@ def _is_bmp(head: bytes) -> bool:
 
 
 PARSERS: Final = (
-    (starting(b"\xff\xd8\xff"), "JPEG", jpeg),
-    (starting(b"\x89PNG\r\n\x1a\n"), "PNG", png),
-    (starting(b"GIF87a", b"GIF89a"), "GIF", gif),
-    (_is_webp, "WebP", webp),
-    (_is_bmp, "BMP", bmp),
+    (make_start_test(b"\xff\xd8\xff"), "JPEG", parse_jpeg),
+    (make_start_test(b"\x89PNG\r\n\x1a\n"), "PNG", parse_png),
+    (make_start_test(b"GIF87a", b"GIF89a"), "GIF", parse_gif),
+    (_is_webp, "WebP", parse_webp),
+    (_is_bmp, "BMP", parse_bmp),
 )

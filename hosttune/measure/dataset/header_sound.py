@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from hosttune.measure.dataset.header import Header, Source, starting
+from hosttune.measure.dataset.header import Header, Source, make_start_test
 
 _PLAIN: Final = frozenset({1, 3, 0xFFFE})  # PCM, float, extensible; others are codecs
 _CHUNKS: Final = 32
 
 
-def wav(source: Source) -> Header:
+def parse_wav(source: Source) -> Header:
     """The samples are stored as they are: the size of the data chunk, which a recorder may have left at nothing."""
     place, bits = 12, 0
     for _ in range(_CHUNKS):
@@ -32,7 +32,7 @@ def wav(source: Source) -> Header:
     raise ValueError("no data")
 
 
-def flac(source: Source) -> Header:
+def parse_flac(source: Source) -> Header:
     """STREAMINFO comes first: 20 bits of rate, 3 of channels - 1, 5 of depth - 1, 36 of samples; 0 is unknown."""
     if source.at(4, 1)[0] & 0x7F != 0:
         raise ValueError("STREAMINFO comes first")
@@ -49,4 +49,4 @@ def _is_wav(head: bytes) -> bool:
     return head[:4] in {b"RIFF", b"RF64"} and head[8:12] == b"WAVE"
 
 
-PARSERS: Final = ((_is_wav, "WAV", wav), (starting(b"fLaC"), "FLAC", flac))
+PARSERS: Final = ((_is_wav, "WAV", parse_wav), (make_start_test(b"fLaC"), "FLAC", parse_flac))

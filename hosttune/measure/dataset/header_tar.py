@@ -1,7 +1,7 @@
 """Tar shards: what the members that begin in some windows become, for each byte of the windows. Pure.
 
 Every member begins in one place, and a window may lie anywhere: so nothing hangs on which members lie side by side, and
-headers and padding are counted with the bytes of the shard, as it lies on disk.
+headers and padding are counted with the bytes of the shard, as it is on disk.
 Source: pax(1) of POSIX.1-2017, "ustar Interchange Format"; GNU tar's binary numbers (tar manual, "Extensions").
 """
 
@@ -36,47 +36,48 @@ class _TarRow(NamedTuple):
     end: int | None
 
 
-def tar(source: Source) -> Header:
+def parse_tar(source: Source) -> Header:
     """Members of which no header tells count as they are: labels, captions."""
     if source.is_whole:
         source.allow(math.inf, math.inf)
-        return _sum(_row(source, 0, 1 << 60), source)
+        return _sum(_read_row(source, 0, 1 << 60), source)
     source.allow(_SHORT * (WINDOW + _BLOCK), 2 * _SHORT)
-    first = _row(source, 0, _SHORT)
+    first = _read_row(source, 0, _SHORT)
     if first.end is None:
         return _sum(first, source)
     source.allow(
         _WINDOWS * (_SEARCHED + _MOST_MEMBERS * MOST_BYTES), _WINDOWS * (_SEARCHED // _STEP + 8 * _MOST_MEMBERS)
     )
     random = Random(zlib.crc32(source.head) + source.size)  # noqa: S311 - no secret
-    size = source.size - _ending(source)
+    size = source.size - _count_zeros(source)
     part = size / _WINDOWS
     length = min(part, _MEMBERS * first.taken / _SHORT)
     found = [
-        _window(source, int(number * part + random.random() * (part - length)), length) for number in range(_WINDOWS)
+        _read_window(source, int(number * part + random.random() * (part - length)), length)
+        for number in range(_WINDOWS)
     ]
     if None in found or not any(row.told for row in found if row):
         return Header("tar")
     native = [row.native / row.taken for row in found if row]
     wide = [row.float32 / row.taken for row in found if row]
-    # Successive differences: what lies side by side is alike (Wolter, Introduction to Variance Estimation, chapter 8).
+    # Successive differences: what is side by side is alike (Wolter, Introduction to Variance Estimation, chapter 8).
     spread = math.fsum((one - other) ** 2 for one, other in pairwise(native)) / (2 * (_WINDOWS - 1) * _WINDOWS)
     whole = (math.fsum(native) / _WINDOWS * size, math.fsum(wide) / _WINDOWS * size)
     told = sum(row.told for row in found if row)
     return Header("tar", round(whole[0]), round(whole[1]), source.size, round(math.sqrt(spread) * size), told)
 
 
-def _window(source: Source, place: int, length: float) -> _TarRow | None:
+def _read_window(source: Source, place: int, length: float) -> _TarRow | None:
     """The members that begin in it; None where it cannot be told."""
     start = _next_member(source, place, length)
     if start is None:
         return None if length > _SEARCHED else _TarRow(int(length) or 1, 0, 0, 0, place)
-    row = _row(source, start, _MOST_MEMBERS, until=place + length)
+    row = _read_row(source, start, _MOST_MEMBERS, until=place + length)
     is_cut = row.end is not None and row.end < place + length
     return row._replace(taken=max(1, start + row.taken - place if is_cut else int(length)))
 
 
-def _ending(source: Source) -> int:
+def _count_zeros(source: Source) -> int:
     """Bytes of the zeros at the end."""
     length = min(_RECORD, source.size)
     return length - -(-len(source.at(source.size - length, length).rstrip(b"\0")) // _BLOCK) * _BLOCK
@@ -89,7 +90,7 @@ def _sum(row: _TarRow, source: Source) -> Header:
     return Header("tar", row.native, row.float32, of_bytes, headers=row.told) if row.told else Header("tar")
 
 
-def _row(source: Source, place: int, most: int, *, until: float = math.inf) -> _TarRow:
+def _read_row(source: Source, place: int, most: int, *, until: float = math.inf) -> _TarRow:
     """At most so many members, that begin before `until`."""
     from hosttune.measure.dataset.header import read_member
 
@@ -99,7 +100,7 @@ def _row(source: Source, place: int, most: int, *, until: float = math.inf) -> _
             break
         try:
             block = source.at(place, _BLOCK)
-            size = _size(block)
+            size = _parse_size(block)
             if not block.strip(b"\0") or place + _BLOCK + size > source.size or not is_member(block):
                 return _TarRow(place - start, native, float32, told, None)
             if block[156:157] in {b"0", b"\0"} and size:
@@ -130,15 +131,15 @@ def _next_member(source: Source, place: int, length: float) -> int | None:
     return None
 
 
-def _size(block: bytes) -> int:
+def _parse_size(block: bytes) -> int:
     """Octal digits, or from 0x80 on a binary number."""
     field = block[124:136]
     if field[0] & 0x80:
         return int.from_bytes(bytes((field[0] & 0x7F, *field[1:])), "big")
-    return _octal(field.strip(b" \0") or b"0")
+    return _parse_octal(field.strip(b" \0") or b"0")
 
 
-def _octal(digits: bytes) -> int:
+def _parse_octal(digits: bytes) -> int:
     """int() also takes a sign, blanks and `_`: a member of negative size would never end. Raises ValueError."""
     if not digits or digits.strip(b"01234567"):
         raise ValueError("no octal number")
@@ -150,10 +151,10 @@ def is_member(block: bytes) -> bool:
     if len(block) < _BLOCK:
         return False
     try:
-        told = _octal(block[148:156].strip(b" \0"))
+        told = _parse_octal(block[148:156].strip(b" \0"))
     except ValueError:
         return False
     return told == sum(block[:148]) + 8 * 0x20 + sum(block[156:_BLOCK])
 
 
-PARSERS: Final = ((is_member, "tar", tar),)
+PARSERS: Final = ((is_member, "tar", parse_tar),)

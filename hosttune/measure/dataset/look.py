@@ -22,24 +22,24 @@ from hosttune.measure.dataset.estimate import bytes_of, estimate
 from hosttune.measure.dataset.formats import kind_of
 from hosttune.measure.dataset.found import Dataset, FormatShare, Look, Names
 from hosttune.measure.dataset.measured import measured_before
-from hosttune.measure.dataset.room import Fit, Room, fit, inode_bytes, room
+from hosttune.measure.dataset.room import Fit, Room, fit, inode_bytes, read_room
 from hosttune.measure.dataset.sample import (
     MOST_HEADERS,
     OF_EACH,
     SEED,
     Sample,
-    chosen,
+    choose_samples,
+    estimate_resident,
     held_of,
     look_inside,
     plan,
-    resident,
     take_sizes,
     whole_size,
 )
 from hosttune.measure.dataset.tally import Tally
 from hosttune.measure.dataset.verdict import advise
 from hosttune.measure.dataset.walk import Seen, Walk, one_file
-from hosttune.measure.underneath import KERNEL, underneath
+from hosttune.measure.underneath import KERNEL, find_underneath
 from hosttune.measure.workers import start_workers
 
 if TYPE_CHECKING:
@@ -68,20 +68,20 @@ def look(
     if not path:
         raise HosttuneError("the path is empty", hint="name a folder of data, or one file")
     place = os.path.realpath(path)
-    below = underneath(place, facts)
+    below = find_underneath(place, facts)
     if below.fstype in KERNEL:
         raise HosttuneError(
             f"{path}: holds no data: the kernel shows itself there ({below.fstype})", hint="name a folder of data"
         )
     held = held_of(below.fstype) if not follow else whole_size
     tally, census = Tally(), Census(is_exact=is_exact, held=held)
-    seen = _names(place, tally, census, patience, follow=follow, with_headers=with_headers, tell=tell)
+    seen = _look_at_names(place, tally, census, patience, follow=follow, with_headers=with_headers, tell=tell)
     names_done, names_s = not patience.stopped, patience.seconds
     if names_done and not tally.files:
         raise HosttuneError(f"{path}: {_no_files(seen)}", hint="name the folder of the data set")
     phase = patience.sample()
     sample = Sample(held=held)
-    names = chosen(tally)
+    names = choose_samples(tally)
     has_all = names_done and census.is_whole
     take_sizes(
         sample, names, phase, tell, is_whole=names_done and len(names) == tally.files, has_links=bool(seen.links),
@@ -92,21 +92,21 @@ def look(
     by_format = bytes_of(strata)
     sampled = sum(map(len, sample.sizes.values()))
     if has_all:
-        sizes, by_format = census.corrected(sizes), census.bytes
+        sizes, by_format = census.correct_sizes(sizes), census.bytes
         sample.set_apart(census.large())
     decoded = None
     if sizes:
-        decoded = _decoded(
+        decoded = _decode_headers(
             sample, tally, sizes, by_format, phase, with_headers=with_headers, is_known=has_all, tell=tell
         )
         if is_exact and has_all and with_headers:
-            decoded = census.decoded(decoded)
+            decoded = census.sum_decoded(decoded)
             sample.moved = max(sample.moved, census.moved)
-    has_room = room()
+    has_room = read_room()
     inodes = inode_bytes(below.fstype, tally.files, seen.folders)
     is_all = names_done and seen.unreadable == seen.lost_and_found
     unseen = "" if is_all and census.is_whole else "sizes" if is_all else "partial"
-    kept = _kept(sizes, inodes, has_room, unseen) if sizes else None
+    kept = _fit_page_cache(sizes, inodes, has_room, unseen) if sizes else None
     native, float32 = _fits(decoded, sizes, has_room, unseen) if decoded and sizes else (None, None)
     ranks, why = (gpu_processes, "as told") if gpu_processes else _gpu_processes(facts)
     before = measured_before(place)
@@ -120,8 +120,8 @@ def look(
         path=path,
         stopped=patience.stopped,
         names_done=names_done,
-        names=_told(seen, tally.files),
-        formats=_formats(tally, by_format, sample),
+        names=_make_names(seen, tally.files),
+        formats=_share_formats(tally, by_format, sample),
         sizes=sizes,
         look=Look(
             sampled=sampled,
@@ -136,7 +136,7 @@ def look(
         room=has_room,
         inode_bytes=inodes,
         page_cache=kept,
-        resident=resident(sample, by_format),
+        resident=estimate_resident(sample, by_format),
         decoded=decoded,
         decoded_fit=native,
         float32_fit=float32,
@@ -164,7 +164,7 @@ def _no_files(seen: Seen) -> str:
     return "holds no files, so there is nothing to measure" + (f"; left out: {'; '.join(words)}" if words else "")
 
 
-def _decoded(
+def _decode_headers(
     sample: Sample, tally: Tally, sizes: Sizes, by_format: Mapping[str, int], phase: SamplePhase, *,
     with_headers: bool, is_known: bool, tell: Tell,
 ) -> Decoded:  # fmt: skip
@@ -192,7 +192,7 @@ def _decoded(
     return decoded
 
 
-def _kept(sizes: Sizes, inodes: int, has_room: Room, unseen: str) -> Fit:
+def _fit_page_cache(sizes: Sizes, inodes: int, has_room: Room, unseen: str) -> Fit:
     """Of the page cache. `unseen` says why not all sizes are known: one file that no sample met may be larger than all
     others together, so no upper end is told then."""
     margin = sizes.margin_bytes
@@ -216,7 +216,7 @@ def _fits(decoded: Decoded, sizes: Sizes, has_room: Room, unseen: str) -> tuple[
     return native, fit(decoded.float32_bytes, has_room, round(low * wide), most, why)
 
 
-def _names(
+def _look_at_names(
     place: str, tally: Tally, census: Census, patience: Patience, *, follow: bool, with_headers: bool, tell: Tell
 ) -> Seen:
     counter = FileCounter(census, tally, place, patience, with_headers=with_headers)
@@ -233,7 +233,7 @@ def _names(
     return walk.seen
 
 
-def _told(seen: Seen, files: int) -> Names:
+def _make_names(seen: Seen, files: int) -> Names:
     return Names(
         files=files,
         folders=seen.folders,
@@ -250,7 +250,7 @@ def _told(seen: Seen, files: int) -> Names:
     )
 
 
-def _formats(tally: Tally, by_format: Mapping[str, int], sample: Sample) -> tuple[FormatShare, ...]:
+def _share_formats(tally: Tally, by_format: Mapping[str, int], sample: Sample) -> tuple[FormatShare, ...]:
     """The one with the most bytes first."""
     found = [
         FormatShare(key, kind_of(key), files, by_format.get(key) if key in sample.sizes else None)

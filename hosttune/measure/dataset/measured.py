@@ -8,7 +8,7 @@ from contextlib import suppress
 from hosttune.errors import HosttuneError
 from hosttune.frozen import frozen
 from hosttune.measure.bench.place import look_at
-from hosttune.measure.bench.results import latest
+from hosttune.measure.bench.results import find_latest
 
 
 @frozen
@@ -26,7 +26,7 @@ def measured_before(folder: str, where: str = "") -> Measured | None:
     """
     with suppress(HosttuneError, OSError):
         place = look_at(folder)
-        found = latest(
+        found = find_latest(
             place.uuid,
             os.uname().release,
             where,

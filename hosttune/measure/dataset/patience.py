@@ -1,4 +1,4 @@
-"""How long a look may take, and whether somebody has lost patience."""
+"""How long a look may take, and whether someone has lost patience."""
 
 from __future__ import annotations
 

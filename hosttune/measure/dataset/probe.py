@@ -25,7 +25,7 @@ _FLAGS: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 @frozen
 class Probe:
-    """`resident_bytes` is None where the kernel does not tell, `header` None where it was not read or nobody knows
+    """`resident_bytes` is None where the kernel does not tell, `header` None where it was not read or no one knows
     it."""
 
     size: int
@@ -35,7 +35,7 @@ class Probe:
     has_moved_atime: bool
 
 
-def probe(
+def probe_file(
     path: str,
     *,
     with_header: bool,
@@ -57,7 +57,7 @@ def probe(
         resident = page_cache.resident_bytes(fd, before)
         if not with_header or not before.st_size:
             return Probe(held(before), resident, None, was_read=False, has_moved_atime=False)
-        header = _header(fd, before.st_size, has_time, is_whole=is_whole)
+        header = _read_header(fd, before.st_size, has_time, is_whole=is_whole)
         was_read = has_time()
         if resident == 0:
             with suppress(OSError):
@@ -68,7 +68,7 @@ def probe(
         os.close(fd)
 
 
-def _header(fd: int, size: int, has_time: Callable[[], bool], *, is_whole: bool) -> Header | None:
+def _read_header(fd: int, size: int, has_time: Callable[[], bool], *, is_whole: bool) -> Header | None:
     """None where the time ends before the first bytes are read."""
     with suppress(OSError):  # a file system that knows no advice
         os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from hosttune.facts.cpu.cpu import GROUPS, parse_groups, upwards
+from hosttune.facts.cpu.cpu import GROUPS, parse_groups, walk_upwards
 from hosttune.facts.memory.memory import parse_meminfo
 from hosttune.frozen import frozen
 from hosttune.host.bounded import head_text
@@ -39,7 +39,7 @@ class Room:
 
 @frozen
 class Fit:
-    """Whether so many bytes have room, `low_bytes` to `high_bytes` by what is known (None: nobody knows how many).
+    """Whether so many bytes have room, `low_bytes` to `high_bytes` by what is known (None: no one knows how many).
     `answer` is fits (all of it below 60 %), tight (to 80 %), too large (all of it above), or unknown, with the reason:
     memory, guess, margin (the interval goes across), sizes (not all were taken) or partial (not all was seen)."""
 
@@ -74,8 +74,8 @@ def inode_bytes(fstype: str, files: int, folders: int) -> int:
     return (files + folders) * (INODES.get(fstype, _INODE) + DENTRY)
 
 
-def room(*, root: str = "") -> Room:
-    """The room of this process; `root` stands before /proc and /sys, for tests."""
+def read_room(*, root: str = "") -> Room:
+    """The room of this process; `root` is before /proc and /sys, for tests."""
     available = parse_meminfo(_read(f"{root}/proc/meminfo")).get("MemAvailable", 0)
     limits = memory_limits(root=root)
     path, limit = min(limits.items(), key=lambda one: one[1], default=("", None))
@@ -91,7 +91,7 @@ def memory_limits(pid: int = 0, *, root: str = "") -> dict[str, int]:
     mount = f"{root}{GROUPS}/memory" if is_v1 else f"{root}{GROUPS}"
     names = ("memory.limit_in_bytes",) if is_v1 else ("memory.max", "memory.high")
     found = {}
-    for folder in upwards(mount, groups.get("memory", groups.get("", "/"))):
+    for folder in walk_upwards(mount, groups.get("memory", groups.get("", "/"))):
         for name in names:
             word = _read(f"{folder}/{name}").strip()
             if (limit := parse_digits(word, _ENDLESS)) < _ENDLESS:

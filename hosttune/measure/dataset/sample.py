@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from hosttune.measure import page_cache
 from hosttune.measure.dataset.decoded import Drawn, Looked
-from hosttune.measure.dataset.estimate import Stratum, runs
+from hosttune.measure.dataset.estimate import Stratum, split_in_runs
 from hosttune.measure.dataset.formats import kind_of
 from hosttune.measure.dataset.found import Resident
-from hosttune.measure.dataset.probe import probe
+from hosttune.measure.dataset.probe import probe_file
 from hosttune.measure.dataset.tally import Named
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ class Sample:
             self.looked = [replace(one, run=run) if one.key == key and one.run < 0 else one for one in self.looked]
 
 
-def chosen(tally: Tally) -> list[Named]:
+def choose_samples(tally: Tally) -> list[Named]:
     """Of each format the larger of its two samples: its share of the sample of all, or the one of its own."""
     of_all: dict[str, list[Named]] = {}
     for named in tally.sample.items:
@@ -163,7 +163,7 @@ def take_sizes(
     Random(SEED).shuffle(files)  # noqa: S311 - no secret
     taken: list[Sized] = []
     for start in range(0, len(files), _BATCH):
-        batch = list(_sized(sample, files[start : start + _BATCH], phase, has_links=has_links))
+        batch = list(_read_sizes(sample, files[start : start + _BATCH], phase, has_links=has_links))
         if not phase.has_time(for_stats=True) and taken:  # a cut batch is none of a random order
             break
         taken += batch
@@ -173,7 +173,7 @@ def take_sizes(
         sample.sizes.setdefault(one.named.key, []).append(one)
 
 
-def _sized(sample: Sample, batch: list[Named], phase: SamplePhase, *, has_links: bool) -> Iterator[Sized]:
+def _read_sizes(sample: Sample, batch: list[Named], phase: SamplePhase, *, has_links: bool) -> Iterator[Sized]:
     for named in sorted(batch, key=lambda named: named.inode):
         if not phase.has_time(for_stats=True):
             return
@@ -213,7 +213,7 @@ def plan(sample: Sample, by_format: Mapping[str, int]) -> None:
     random = Random(SEED + 1)  # noqa: S311 - no secret
     for key, taken in sample.sizes.items():
         most = max(_LEAST, round(OPENED * by_format.get(key, 0) / total))
-        sample.runs[key] = runs(taken, max(1, most // OF_EACH), lambda one: one.where)
+        sample.runs[key] = split_in_runs(taken, max(1, most // OF_EACH), lambda one: one.where)
         for run in sample.runs[key]:
             random.shuffle(run)
 
@@ -225,7 +225,7 @@ def look_inside(
     call to call, from OF_EACH on."""
     wanted: list[tuple[int, Named, float, bool]] = []
     for key, strata in sample.runs.items():
-        each = _each(depth, len(strata))
+        each = _count_each(depth, len(strata))
         is_read = with_headers and has_header(key)
         for number, run in enumerate(strata):
             new = (one for one in run[:each] if one.named.path not in sample.tried)
@@ -242,19 +242,19 @@ def look_inside(
             return False
         if done % 50 == 0:
             tell(f"{done:,} of {len(wanted):,} files opened")
-        _probe(sample, named, place, part, phase, with_header=is_read)
+        _probe_named(sample, named, place, part, phase, with_header=is_read)
     return bool(wanted)
 
 
-def _each(depth: int, strata: int) -> int:
+def _count_each(depth: int, strata: int) -> int:
     """A format with few strata gets its least number from them."""
     return max(depth, -(-_LEAST * depth // (OF_EACH * max(1, strata))))
 
 
-def _probe(sample: Sample, named: Named, run: int, part: float, phase: SamplePhase, *, with_header: bool) -> None:
+def _probe_named(sample: Sample, named: Named, run: int, part: float, phase: SamplePhase, *, with_header: bool) -> None:
     sample.tried.add(named.path)
     try:
-        found = probe(
+        found = probe_file(
             named.path,
             with_header=with_header,
             has_time=lambda: phase.has_time(for_stats=False),
@@ -276,7 +276,7 @@ def _probe(sample: Sample, named: Named, run: int, part: float, phase: SamplePha
         sample.resident[named.key, run] = (resident + found.resident_bytes, size + found.size)
 
 
-def resident(sample: Sample, by_format: Mapping[str, int]) -> Resident:
+def estimate_resident(sample: Sample, by_format: Mapping[str, int]) -> Resident:
     """The share of all bytes in the page cache: of each stratum as far as it was seen, by its bytes."""
     if not sample.told:
         why = (

@@ -109,12 +109,12 @@ class Tally:
             key = self._key(suffix)
             found[key] = found.get(key, 0) + count
 
-        def named(offset: int) -> Named:
+        def make_named(offset: int) -> Named:
             name = names[offset]
             return Named(self.key_of_name(name), f"{folder}/{name}", entries[offset].inode())
 
         for offset, slot in self.sample.picks(len(names)):
-            self.sample.put(slot, named(offset))
+            self.sample.put(slot, make_named(offset))
         for key, count in found.items():
             self.counts[key] += count
             stratum = self.strata.setdefault(key, Reservoir(self._of_each, self._random))
@@ -122,7 +122,7 @@ class Tally:
             for offset, slot in stratum.picks(count):
                 if places is None:
                     places = [place for place, name in enumerate(names) if self.key_of_name(name) == key]
-                stratum.put(slot, named(places[offset]))
+                stratum.put(slot, make_named(places[offset]))
         return next(iter(found)) if len(found) == 1 else ""
 
     def key_of_name(self, name: str) -> str:

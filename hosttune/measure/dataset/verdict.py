@@ -40,16 +40,16 @@ def advise(
         return ()
     found = frozenset(keys)
     return (
-        *_kept(page_cache, place),
-        *_decoded(page_cache, decoded, decoded_fit),
-        *_small(files, sizes, page_cache, place, found),
-        *_atime(files, sizes, place),
-        *_precision(sizes, page_cache, decoded_fit),
-        *(_tried(found) if is_folder and not is_measured and files >= FEWEST else ()),
+        *_advise_place(page_cache, place),
+        *_advise_decoded(page_cache, decoded, decoded_fit),
+        *_advise_small(files, sizes, page_cache, place, found),
+        *_advise_atime(files, sizes, place),
+        *_advise_precision(sizes, page_cache, decoded_fit),
+        *(_advise_trying(found) if is_folder and not is_measured and files >= FEWEST else ()),
     )
 
 
-def _kept(page_cache: Fit, place: Underneath) -> Iterator[DatasetAdvice]:
+def _advise_place(page_cache: Fit, place: Underneath) -> Iterator[DatasetAdvice]:
     """Where it does not stay in memory, the place counts."""
     if page_cache.answer == "fits" or place.kind == "memory":
         return
@@ -78,7 +78,7 @@ def _kept(page_cache: Fit, place: Underneath) -> Iterator[DatasetAdvice]:
         yield DatasetAdvice("it lies on a USB disk: move it to one that is built in", rule="storage-data-placement")
 
 
-def _decoded(page_cache: Fit, decoded: Decoded | None, fit: Fit | None) -> Iterator[DatasetAdvice]:
+def _advise_decoded(page_cache: Fit, decoded: Decoded | None, fit: Fit | None) -> Iterator[DatasetAdvice]:
     if decoded and fit and fit.answer == "too large" and decoded.native_bytes > page_cache.needs_bytes:
         kept = "; the page cache keeps the files themselves" if page_cache.answer == "fits" else ""
         yield DatasetAdvice(
@@ -87,7 +87,7 @@ def _decoded(page_cache: Fit, decoded: Decoded | None, fit: Fit | None) -> Itera
         )
 
 
-def _small(
+def _advise_small(
     files: int, sizes: Sizes, page_cache: Fit, place: Underneath, keys: frozenset[str]
 ) -> Iterator[DatasetAdvice]:  # fmt: skip
     is_packed = {kind_of(key) for key in keys} <= SHARDED
@@ -106,7 +106,7 @@ def _small(
     yield DatasetAdvice(text, rule="framework-input-pipeline")
 
 
-def _atime(files: int, sizes: Sizes, place: Underneath) -> Iterator[DatasetAdvice]:
+def _advise_atime(files: int, sizes: Sizes, place: Underneath) -> Iterator[DatasetAdvice]:
     is_written = place.atime != "noatime" and not place.is_read_only and place.kind == "disk"
     if is_written and files >= MANY and sizes.small_share >= MOSTLY:
         often = "at every read" if place.atime == "strictatime" else "at most once a day"
@@ -117,7 +117,7 @@ def _atime(files: int, sizes: Sizes, place: Underneath) -> Iterator[DatasetAdvic
         )
 
 
-def _precision(sizes: Sizes, *fits: Fit | None) -> Iterator[DatasetAdvice]:
+def _advise_precision(sizes: Sizes, *fits: Fit | None) -> Iterator[DatasetAdvice]:
     if any(one and one.why == "sizes" for one in fits):
         yield DatasetAdvice(
             "to take the size of every file takes long here, and one that a sample did not meet may be larger than all "
@@ -133,7 +133,7 @@ def _precision(sizes: Sizes, *fits: Fit | None) -> Iterator[DatasetAdvice]:
         )
 
 
-def _tried(keys: frozenset[str]) -> Iterator[DatasetAdvice]:
+def _advise_trying(keys: frozenset[str]) -> Iterator[DatasetAdvice]:
     """The number of workers to start with is a formula's; what pays is another thing."""
     decode = " --decode" if {kind_of(key) for key in keys} & DECODED else ""
     yield DatasetAdvice(

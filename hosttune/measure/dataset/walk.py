@@ -1,7 +1,7 @@
 """All names below a path, folder by folder, with memory that does not grow with them.
 
 Folders are opened with O_NOATIME where that is allowed (open(2): to their owner and to root), so that even the look
-moves no atime. A folder that lies elsewhere than its path says is gone: somebody put a link in between. scandir gets a
+moves no atime. A folder that is elsewhere than its path says is gone: someone put a link in between. scandir gets a
 descriptor: then it makes no path for each name.
 """
 
@@ -52,7 +52,7 @@ class Seen:
         self.unreadable += 1
         self.lost_and_found += path.endswith("/lost+found")
         self.reason = self.reason or (error.strerror or str(error))
-        _example(self.unreadable_paths, path)
+        _keep_example(self.unreadable_paths, path)
 
 
 class Walk:
@@ -80,7 +80,7 @@ class Walk:
         """Raises HosttuneError where the first folder cannot be read; whatever else cannot is counted."""
         yield from self._tree(self.root)
         while self._behind:
-            _, place = heappop(self._behind)  # the shortest: what lies below another one of them is in that
+            _, place = heappop(self._behind)  # the shortest: what is below another one of them is in that
             # Neither twice, nor from above: a link to a folder over one that was visited would count that again.
             is_in = not self._roots.isdisjoint(_with_parents(place))
             if not is_in and place not in self._above_roots:
@@ -88,7 +88,7 @@ class Walk:
                 yield from self._tree(place)
             elif not is_in:
                 self.seen.linked_folders += 1
-                _example(self.seen.linked_paths, place)
+                _keep_example(self.seen.linked_paths, place)
             yield place, ()
 
     def _add_root(self, place: str) -> None:
@@ -115,11 +115,11 @@ class Walk:
                 folder.close()
 
     def _open(self, path: str) -> _Folder | None:
-        """None for a folder that is gone, is none any more, may not be read, or lies on another file system."""
+        """None for a folder that is gone, is none any more, may not be read, or is on another file system."""
         if path in self._served and not (self._follow and self._has_answer(path)):
             if not self._follow:
                 self.seen.mounts_count += 1
-                _example(self.seen.mounts, path)
+                _keep_example(self.seen.mounts, path)
             return None
         try:
             fd, has_kept = open_quietly(path, _FOLDER)
@@ -139,7 +139,7 @@ class Walk:
                 return None
             elif device != self._device and not self._follow and _is_mount(path):
                 self.seen.mounts_count += 1
-                _example(self.seen.mounts, path)
+                _keep_example(self.seen.mounts, path)
                 os.close(fd)
                 return None
             self.seen.folders += 1
@@ -222,7 +222,7 @@ class Walk:
                 heappush(self._behind, (len(place), place))
         else:
             self.seen.linked_folders += 1
-            _example(self.seen.linked_paths, path)
+            _keep_example(self.seen.linked_paths, path)
 
 
 class _Folder:
@@ -257,7 +257,7 @@ def open_quietly(path: str, flags: int) -> tuple[int, bool]:
     """(descriptor, whether no atime will move). Raises OSError."""
     try:
         return os.open(path, flags | os.O_NOATIME), True
-    except PermissionError:  # EPERM: somebody else's; EACCES comes again
+    except PermissionError:  # EPERM: someone else's; EACCES comes again
         return os.open(path, flags), False
 
 
@@ -299,7 +299,7 @@ def _is_below(path: str, folder: str) -> bool:
     return f"{path.rstrip('/')}/".startswith(f"{folder.rstrip('/')}/")
 
 
-def _example(examples: list[str], path: str) -> None:
+def _keep_example(examples: list[str], path: str) -> None:
     if len(examples) < _EXAMPLES:
         examples.append(path)
 

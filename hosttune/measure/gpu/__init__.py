@@ -6,7 +6,7 @@ from pathlib import Path
 
 from hosttune.errors import HosttuneError
 from hosttune.host.bounded import MOST_NAMES, head_text, names_in
-from hosttune.host.driver_root import contained
+from hosttune.host.driver_root import make_contained
 from hosttune.host.process import locate
 from hosttune.measure.gpu.none import NoSampler
 from hosttune.measure.gpu.sample import GpuSample, GpuSampler
@@ -25,7 +25,7 @@ def open_sampler(wanted: tuple[str, ...] = ()) -> GpuSampler:
     `wanted` are indexes or beginnings of UUIDs (also of MIG instances) as nvidia-smi -L prints them; none means all.
     Raises HosttuneError where one of them is not there. Never loads the driver: what only looks changes nothing.
     """
-    found = _best()
+    found = _choose_sampler()
     if not wanted:
         return found
     try:
@@ -35,17 +35,17 @@ def open_sampler(wanted: tuple[str, ...] = ()) -> GpuSampler:
         raise
 
 
-def _best() -> GpuSampler:
+def _choose_sampler() -> GpuSampler:
     from hosttune.measure.gpu.nvml import NoNvml, NvmlSampler
     from hosttune.measure.gpu.smi import NoSmi, SmiSampler
 
-    if _sleeps(Path("/sys")):
+    if _is_asleep(Path("/sys")):
         return NoSampler("the NVIDIA driver is not loaded")
     try:
         return NvmlSampler()
     except NoNvml as error:
         nvml, is_final = str(error), error.is_final
-    program, unbuffered, inside = locate("nvidia-smi"), locate("stdbuf"), contained(("nvidia-smi",))
+    program, unbuffered, inside = locate("nvidia-smi"), locate("stdbuf"), make_contained(("nvidia-smi",))
     if isinstance(inside, Unreadable):
         return NoSampler(f"{nvml}; {inside.reason}")
     if is_final or (isinstance(program, Absent) and not inside):
@@ -62,7 +62,7 @@ def _best() -> GpuSampler:
     return sampler
 
 
-def _sleeps(sys: Path) -> bool:
+def _is_asleep(sys: Path) -> bool:
     """An NVIDIA GPU is there and its kernel module is not: whoever asks NVML now would have it loaded."""
     if (sys / "module/nvidia").is_dir():
         return False

@@ -19,7 +19,7 @@ _NEEDED = (
 _AGAIN = "pip uninstall pynvml nvidia-ml-py3, then pip install --force-reinstall nvidia-ml-py"
 
 
-def bindings() -> tuple[Any, str]:
+def load_bindings() -> tuple[Any, str]:
     """The module, or None and the reason. It takes a while to import (0.3 MB of Python)."""
     try:
         module: Any = importlib.import_module("pynvml")

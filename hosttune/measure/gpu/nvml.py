@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from hosttune.host.bounded import MOST_NAMES, names_in
-from hosttune.measure.gpu.bindings import bindings
+from hosttune.measure.gpu.bindings import load_bindings
 from hosttune.measure.gpu.patience import TimedCaller
 from hosttune.measure.gpu.reasons import words_of
 from hosttune.measure.gpu.sample import GpuSample
@@ -62,7 +62,7 @@ class _Device:
         self.mute: set[str] = set()
         self.pids: tuple[int, ...] | None = None
 
-    def known(self) -> GpuSample:
+    def read_known(self) -> GpuSample:
         return GpuSample(self.index, self.uuid, self.name, is_mig=self.is_mig, lost=self.lost)
 
 
@@ -77,7 +77,7 @@ class NvmlSampler:
         self._look_s = look_s
         self._looks = 0
         self._is_open = True
-        self._module, why = bindings()
+        self._module, why = load_bindings()
         if self._module is None:
             raise NoNvml(why)
         self._patience: TimedCaller[tuple[GpuSample, ...]] = TimedCaller()
@@ -102,7 +102,7 @@ class NvmlSampler:
         """Values of GPUs that do not answer in time are unknown; the look that came too late counts as the next."""
         seen = self._patience.ask(self._look, self._look_s) if self._is_open else ()
         if seen is None:
-            return tuple(device.known() for device in self._devices)
+            return tuple(device.read_known() for device in self._devices)
         return seen
 
     def close(self) -> None:
@@ -117,17 +117,17 @@ class NvmlSampler:
 
     def _open(self) -> tuple[GpuSample, ...]:
         self._module.nvmlInit()
-        self._devices = tuple(self._found())
-        count, held = self._module.nvmlDeviceGetCount(), _entries(self._held)
+        self._devices = tuple(self._find_devices())
+        count, held = self._module.nvmlDeviceGetCount(), _count_entries(self._held)
         if count < held:
             self.reason = f"NVML shows {count} of the {held} GPUs that the driver holds: the others do not answer"
-        return tuple(device.known() for device in self._devices)
+        return tuple(device.read_known() for device in self._devices)
 
     def _shut(self) -> tuple[GpuSample, ...]:
         self._module.nvmlShutdown()
         return ()
 
-    def _found(self) -> Iterator[_Device]:
+    def _find_devices(self) -> Iterator[_Device]:
         for index in range(self._module.nvmlDeviceGetCount()):
             try:
                 gpu = _Device(index, self._module.nvmlDeviceGetHandleByIndex(index))
@@ -172,7 +172,7 @@ class NvmlSampler:
 
     def _sample(self, device: _Device, *, with_pids: bool) -> GpuSample:
         if device.lost:
-            return device.known()
+            return device.read_known()
         try:
             used, total = self._memory(device)
             if with_pids:
@@ -181,11 +181,13 @@ class NvmlSampler:
                 device.index,
                 device.uuid,
                 device.name,
-                util_percent=self._number(device, "utilization", ("nvmlDeviceGetUtilizationRates",), _utilization),
+                util_percent=self._number(
+                    device, "utilization", ("nvmlDeviceGetUtilizationRates",), _compute_utilization
+                ),
                 memory_used_bytes=used,
                 memory_total_bytes=total,
-                power_w=self._number(device, "power", ("nvmlDeviceGetPowerUsage",), _watts),
-                power_limit_w=self._number(device, "limit", _LIMIT, _watts),
+                power_w=self._number(device, "power", ("nvmlDeviceGetPowerUsage",), _convert_watts),
+                power_limit_w=self._number(device, "limit", _LIMIT, _convert_watts),
                 sm_clock_mhz=self._clock(device),
                 reasons=self._number(device, "reasons", _REASONS, words_of),
                 pids=device.pids,
@@ -193,7 +195,7 @@ class NvmlSampler:
             )
         except _Lost:
             device.lost = True
-            return device.known()
+            return device.read_known()
 
     def _number(self, device: _Device, value: str, names: tuple[str, ...], read: Callable[[Any], Any]) -> Any:
         told = self._value(device, value, names)
@@ -248,16 +250,16 @@ _PROCESSES = (
 )
 
 
-def _entries(folder: Path) -> int:
+def _count_entries(folder: Path) -> int:
     try:
         return len(names_in(str(folder), MOST_NAMES)[0])
     except OSError:
         return 0
 
 
-def _utilization(rates: Any) -> float | None:
+def _compute_utilization(rates: Any) -> float | None:
     return float(rates.gpu) if 0 <= rates.gpu <= 100 else None
 
 
-def _watts(milliwatts: int) -> float:
+def _convert_watts(milliwatts: int) -> float:
     return milliwatts / 1000

@@ -1,6 +1,6 @@
 """GPU looks from a trace: what the fakes of the tests replay, and what a job looked like on another host.
 
-A trace is lines of words; what stands behind # is passed over:
+A trace is lines of words; what is behind # is passed over:
 
     gpu INDEX UUID NAME...
     mig INDEX/INSTANCE UUID NAME...
@@ -49,7 +49,7 @@ def parse(text: str, file: str = "trace") -> Trace:
             continue
         try:
             if words[0] in {"gpu", "mig"}:
-                known[words[1]] = _device(words)
+                known[words[1]] = _parse_device(words)
                 steps.append((float("-inf"), words[1], known[words[1]]))
             elif words[0] == "at":
                 steps.append((float(words[1]), words[2], _step(known[words[2]], words)))
@@ -62,7 +62,7 @@ def parse(text: str, file: str = "trace") -> Trace:
     return Trace(tuple(known), tuple(sorted(steps, key=lambda step: step[0])))
 
 
-def _device(words: list[str]) -> GpuSample:
+def _parse_device(words: list[str]) -> GpuSample:
     index = int(words[1].partition("/")[0])
     return GpuSample(index, uuid=words[2], name=" ".join(words[3:]), is_mig=words[0] == "mig")
 

@@ -1,7 +1,7 @@
 """The lines of `nvidia-smi --query-gpu=... --format=csv,nounits -lms N` as GPU samples; pure.
 
-Sources: nvidia-smi(1), `nvidia-smi --help-query-gpu`, outputs recorded on real GPUs. What stands in the place of a
-value is read by facts/gpu/smi_words.py; of a GPU that fell off the bus it stands in each cell. The head stands once,
+Sources: nvidia-smi(1), `nvidia-smi --help-query-gpu`, outputs recorded on real GPUs. What is in the place of a
+value is read by facts/gpu/smi_words.py; of a GPU that fell off the bus it is in each cell. The head is once,
 its names may differ from those that were asked for: drivers from 535 on answer clocks_throttle_reasons.active under its
 new name, and clocks.sm has always been clocks.current.sm.
 """
@@ -20,7 +20,7 @@ from hosttune.measure.gpu.sample import GpuSample
 from hosttune.numbers import parse_digits
 from hosttune.regex import regex
 
-# The name stands last: it is the only one that may hold a comma.
+# The name is last: it is the only one that may hold a comma.
 FIELDS: Final = (
     "index", "uuid", "pci.bus_id", "utilization.gpu", "memory.used", "memory.total", "power.draw",
     "enforced.power.limit", "clocks.sm", REASONS, "mig.mode.current", "name",
@@ -66,10 +66,10 @@ class SmiTable:
             self._head, self._last = names, -1
             return None
         if self._head and len(cells) >= len(self._head):
-            return self._row(dict(zip(self._head, self._fitted(cells), strict=True)))
+            return self._row(dict(zip(self._head, self._fit_cells(cells), strict=True)))
         return self._sentence(line.strip())
 
-    def _fitted(self, cells: list[str]) -> list[str]:
+    def _fit_cells(self, cells: list[str]) -> list[str]:
         width = len(self._head)
         return [*cells[: width - 1], ", ".join(cells[width - 1 :])]
 
@@ -82,7 +82,7 @@ class SmiTable:
         self._last = index
         before = self.rows.get(index)
         if any(word_of(cell) in BROKEN for cell in cells.values()):
-            self.rows[index] = _lost(index, before)
+            self.rows[index] = _make_lost(index, before)
         else:
             self.rows[index] = _read(index, cells)
         return index
@@ -95,14 +95,18 @@ class SmiTable:
             self.refused = refused[1]
         if not (fallen := _FALLEN.search(line)):
             return None
-        known = (index for index, row in self.rows.items() if fallen[2] and _bus(row.bus_id) == _bus(fallen[2]))
+        known = (
+            index
+            for index, row in self.rows.items()
+            if fallen[2] and _normalize_bus(row.bus_id) == _normalize_bus(fallen[2])
+        )
         index = int(fallen[1]) if fallen[1] else next(known, None)
         if index is not None:
-            self.rows[index] = _lost(index, self.rows.get(index))
+            self.rows[index] = _make_lost(index, self.rows.get(index))
         return index
 
 
-def _bus(spelled: str) -> str:
+def _normalize_bus(spelled: str) -> str:
     """A slot whatever the digits of its domain: 0000:1b:00.0 and 00000000:1B:00.0."""
     return spelled.lower().lstrip("0")
 
@@ -113,7 +117,7 @@ def _name(cell: str) -> str:
     return _CALLED.get(name, name)
 
 
-def _lost(index: int, before: SmiRow | None) -> SmiRow:
+def _make_lost(index: int, before: SmiRow | None) -> SmiRow:
     if before is None:
         return SmiRow(GpuSample(index, lost=True), "", is_mig_on=False)
     return SmiRow(GpuSample(index, before.sample.uuid, before.sample.name, lost=True), before.bus_id, before.is_mig_on)
@@ -122,40 +126,40 @@ def _lost(index: int, before: SmiRow | None) -> SmiRow:
 def _read(index: int, cells: Mapping[str, str]) -> SmiRow:
     is_mig_on = cells.get("mig.mode.current") == "Enabled"
     reasons = cells.get(REASONS, "")
-    util = _number(cells, "utilization.gpu")
+    util = _get_number(cells, "utilization.gpu")
     sample = GpuSample(
         index,
-        _text(cells, "uuid"),
-        _text(cells, "name"),
+        _get_text(cells, "uuid"),
+        _get_text(cells, "name"),
         util_percent=None if is_mig_on or util is None or not 0 <= util <= 100 else util,
-        memory_used_bytes=_scaled(cells, "memory.used"),
-        memory_total_bytes=_scaled(cells, "memory.total"),
-        power_w=_number(cells, "power.draw"),
-        power_limit_w=_number(cells, "enforced.power.limit"),
-        sm_clock_mhz=_whole(cells, "clocks.sm"),
+        memory_used_bytes=_get_scaled(cells, "memory.used"),
+        memory_total_bytes=_get_scaled(cells, "memory.total"),
+        power_w=_get_number(cells, "power.draw"),
+        power_limit_w=_get_number(cells, "enforced.power.limit"),
+        sm_clock_mhz=_get_whole(cells, "clocks.sm"),
         reasons=words_of(int(reasons, 16)) if re.fullmatch(r"0x[0-9A-Fa-f]+", reasons) else None,
     )
-    return SmiRow(sample, _text(cells, "pci.bus_id"), is_mig_on)
+    return SmiRow(sample, _get_text(cells, "pci.bus_id"), is_mig_on)
 
 
-def _text(cells: Mapping[str, str], name: str) -> str:
+def _get_text(cells: Mapping[str, str], name: str) -> str:
     cell = cells.get(name, "")
     return cell if word_of(cell) is SmiWord.VALUE and not cell.startswith("[") else ""
 
 
-def _number(cells: Mapping[str, str], name: str) -> float | None:
+def _get_number(cells: Mapping[str, str], name: str) -> float | None:
     """A number, its unit or not; None for [N/A], ERR! and all else."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)(?: \S+)?", cells.get(name, ""))
     return float(match[1]) if match else None
 
 
-def _whole(cells: Mapping[str, str], name: str) -> int | None:
-    value = _number(cells, name)
+def _get_whole(cells: Mapping[str, str], name: str) -> int | None:
+    value = _get_number(cells, name)
     return None if value is None else int(value)
 
 
-def _scaled(cells: Mapping[str, str], name: str) -> int | None:
-    value = _number(cells, name)
+def _get_scaled(cells: Mapping[str, str], name: str) -> int | None:
+    value = _get_number(cells, name)
     return None if value is None else int(value) * _MIB
 
 

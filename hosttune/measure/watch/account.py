@@ -18,9 +18,9 @@ from hosttune.measure.watch.tick import (
     ShmRoom,
     Tick,
     Want,
+    find_pressure,
     gpu_percent,
     power_percent,
-    pressure,
     room_percent,
 )
 
@@ -160,7 +160,7 @@ class Account:
         self.last = tick
         self.seconds += tick.seconds
         self._total(tick)
-        self.memory = _fuller(self.memory, tick.memory)
+        self.memory = _take_fuller(self.memory, tick.memory)
         for held in tick.allowances:
             if held.name in self.allowances or len(self.allowances) < MOST_NAMES:
                 self.allowances[held.name] = self.allowances.get(held.name, 0) + held.packets
@@ -196,7 +196,7 @@ class Account:
             self.one_thread = tick.one_thread
         return self.held
 
-    def settled(self) -> Account:
+    def settle(self) -> Account:
         """What is judged at the end. A GPU that is starved may never work enough to end the warm-up: where the watch
         was over within the minute that is waited for it, as much counts as without a GPU.
         """
@@ -284,7 +284,7 @@ class Account:
             self._gpu(gpu, seconds)
 
     def _add_means(self, tick: Tick) -> None:
-        for name, value in _values(tick).items():
+        for name, value in _list_values(tick).items():
             self.means[name].add(value, tick.seconds)
 
     def _add_wait(self, tick: Tick) -> None:
@@ -353,8 +353,8 @@ class Account:
                 self.others[other.name] = self.others.get(other.name, 0.0) + other.cores * tick.seconds
 
 
-def _values(tick: Tick) -> dict[str, float | None]:
-    host, tree, seen = tick.host, tick.tree, pressure(tick)
+def _list_values(tick: Tick) -> dict[str, float | None]:
+    host, tree, seen = tick.host, tick.tree, find_pressure(tick)
     children = tree.child_cores if tree else ()
     active = [cores for cores in children if cores >= LIMITS.active_cores]
     awaited = [disk.read_await_ms for disk in tick.disks or () if disk.read_await_ms is not None]
@@ -394,7 +394,7 @@ def _values(tick: Tick) -> dict[str, float | None]:
     }
 
 
-def _fuller(before: MemoryTick | None, now: MemoryTick | None) -> MemoryTick | None:
+def _take_fuller(before: MemoryTick | None, now: MemoryTick | None) -> MemoryTick | None:
     """The look at which most of the limit was in use. The last look may meet a job that is ending, whose memory is
     free already. A changed limit starts anew.
     """

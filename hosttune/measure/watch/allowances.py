@@ -33,7 +33,7 @@ class Allowances:
     """`sys` is where /sys is, for tests."""
 
     def __init__(self, *, sys: str = "/sys") -> None:
-        self._cards = _cards(f"{sys}/class/net")
+        self._cards = _list_cards(f"{sys}/class/net")
         self._was = self._counts()
 
     def look(self) -> tuple[HeldBack, ...]:
@@ -79,14 +79,14 @@ def _ask(asked: socket.socket, card: str, request: bytes) -> bytes:
     return buffer.tobytes()
 
 
-def _cards(folder: str) -> tuple[str, ...]:
+def _list_cards(folder: str) -> tuple[str, ...]:
     with suppress(OSError):
         names = names_in(folder, 1 << 10)[0]
-        return tuple(name for name in names if _driver(f"{folder}/{name}") in _DRIVERS)[:_MOST_CARDS]
+        return tuple(name for name in names if _read_driver(f"{folder}/{name}") in _DRIVERS)[:_MOST_CARDS]
     return ()
 
 
-def _driver(card: str) -> str:
+def _read_driver(card: str) -> str:
     try:
         return os.path.basename(os.readlink(f"{card}/device/driver"))
     except OSError:

@@ -111,7 +111,7 @@ class Child:
             try:
                 pid, status = os.waitpid(self.pid, os.WNOHANG)
             except ChildProcessError:
-                self.status = NOT_RUN  # somebody else has waited for it
+                self.status = NOT_RUN  # someone else has waited for it
                 return True
             if pid:
                 code = os.waitstatus_to_exitcode(status)

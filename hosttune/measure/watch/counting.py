@@ -38,7 +38,7 @@ class Sums(NamedTuple):
 _NOTHING = ProcessIo(0, 0, 0)
 
 
-def sums(before: Mapping[int, Counters], now: Mapping[int, Counters], last_look: int) -> Sums:
+def compute_sums(before: Mapping[int, Counters], now: Mapping[int, Counters], last_look: int) -> Sums:
     """`last_look` in clock ticks since boot: what was started later is counted from its start, what was there and was
     not seen then counts from now on."""
     own: dict[int, int] = {}
@@ -82,7 +82,7 @@ def _handed_on(before: Mapping[int, Counters], now: Mapping[int, Counters]) -> I
     the sum of whoever waited. A whole line may end between two looks; all of it is then in the sum of the first
     forebear that lives, and no more than that one gained."""
     gone = [old for pid, old in before.items() if pid not in now]
-    heirs = [_heir(old.stat, before, now) for old in gone]
+    heirs = [_find_heir(old.stat, before, now) for old in gone]
     ended = [(heir, old) for heir, old in zip(heirs, gone, strict=True) if heir is not None]
     gained: dict[int, int] = {}
     for (_, heir), old in sorted(ended, key=lambda one: one[0]):
@@ -93,7 +93,9 @@ def _handed_on(before: Mapping[int, Counters], now: Mapping[int, Counters]) -> I
             yield old
 
 
-def _heir(child: ProcessStat, before: Mapping[int, Counters], now: Mapping[int, Counters]) -> tuple[int, int] | None:
+def _find_heir(
+    child: ProcessStat, before: Mapping[int, Counters], now: Mapping[int, Counters]
+) -> tuple[int, int] | None:
     """How many generations up the first forebear is that was there at both looks, and which it is."""
     pid = child.parent
     for generations in range(1, len(before) + 1):

@@ -28,7 +28,7 @@ class Family:
     launchers: frozenset[int]
 
 
-def family(members: Iterable[Member], root: int, on_gpu: frozenset[int] = frozenset()) -> Family:
+def sort_family(members: Iterable[Member], root: int, on_gpu: frozenset[int] = frozenset()) -> Family:
     """Who is who. Processes that hold GPU memory are the mains. Without such, a process is one when it forks workers
     (they inherit its command line, or multiprocessing started them) or is busy itself; one that does neither, and has
     started other programs (a shell, torchrun, uv), is a launcher of those.
@@ -38,7 +38,7 @@ def family(members: Iterable[Member], root: int, on_gpu: frozenset[int] = frozen
     if holders:
         above = set()
         for pid in holders:
-            above |= _ancestors(by_pid, pid)
+            above |= _find_ancestors(by_pid, pid)
         return Family(frozenset(holders), frozenset(above - holders))
     children: dict[int, list[Member]] = {}
     for member in by_pid.values():
@@ -63,7 +63,7 @@ def is_worker(child: Member, parent: Member) -> bool:
     return child.command == parent.command or any(word in child.command for word in _WORKER_WORDS)
 
 
-def _ancestors(by_pid: Mapping[int, Member], pid: int) -> set[int]:
+def _find_ancestors(by_pid: Mapping[int, Member], pid: int) -> set[int]:
     found: set[int] = set()
     while (member := by_pid.get(pid)) is not None and member.parent not in found and member.parent in by_pid:
         pid = member.parent

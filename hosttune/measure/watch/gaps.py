@@ -7,13 +7,13 @@ from hosttune.measure.watch.account import Account
 SHORT_S = 20.0
 
 
-def gaps(account: Account) -> tuple[str, ...]:
+def describe_gaps(account: Account) -> tuple[str, ...]:
     """Sentences, what matters most first."""
     found = []
     if account.has_ended_early:
         found.append("look why it ended so soon; what works for half a minute can be judged")
     elif account.counted_s < SHORT_S - account.watched.interval_s:
-        found.append(_short(account))
+        found.append(_describe_short(account))
     found += _gpu_gaps(account)
     watched, last = account.watched, account.last
     if account.means["io_full"].seconds == 0 and account.active_s:
@@ -28,7 +28,7 @@ def gaps(account: Account) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _short(account: Account) -> str:
+def _describe_short(account: Account) -> str:
     text = f"only {account.counted_s:.0f} s count (the warm-up took {account.warm_up_s:.0f} s): "
     if account.status is None:
         return text + "watch longer, or set --warm-up"

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from hosttune.frozen import frozen
 from hosttune.measure.watch.states import State
-from hosttune.measure.watch.tick import Tick, gpu_percent, power_percent, pressure, room_percent
+from hosttune.measure.watch.tick import Tick, find_pressure, gpu_percent, power_percent, room_percent
 
 CAPACITY = 2048
 LONG_ENOUGH_S = 30.0  # either side of a change point; of a short watch a quarter
@@ -59,7 +59,7 @@ class Segment:
 
 def point(tick: Tick, state: State, *, is_counted: bool) -> Point:
     """One tick as a point."""
-    seen = pressure(tick)
+    seen = find_pressure(tick)
     busy = [gpu.util_percent for gpu in tick.gpus or () if not gpu.lost and gpu.util_percent is not None]
     return Point(
         at_s=tick.at_s,
@@ -89,12 +89,12 @@ def point(tick: Tick, state: State, *, is_counted: bool) -> Point:
 _MEANS = Point.__slots__[Point.__slots__.index("gpu_percent") :]  # type: ignore[attr-defined]
 
 
-def joined(first: Point, second: Point) -> Point:
+def join_points(first: Point, second: Point) -> Point:
     """Two neighbours as one."""
     states = dict(first.states)
     for state, seconds in second.states:
         states[state] = states.get(state, 0.0) + seconds
-    means = {name: _mean(first, second, name) for name in _MEANS}
+    means = {name: _compute_mean(first, second, name) for name in _MEANS}
     return Point(
         second.at_s,
         first.seconds + second.seconds,
@@ -106,7 +106,7 @@ def joined(first: Point, second: Point) -> Point:
     )
 
 
-def _mean(first: Point, second: Point, name: str) -> float | None:
+def _compute_mean(first: Point, second: Point, name: str) -> float | None:
     one, two = getattr(first, name), getattr(second, name)
     if one is None or two is None:
         return two if one is None else one  # type: ignore[no-any-return]
@@ -124,82 +124,82 @@ class History:
 
     def add(self, new: Point) -> None:
         if self._filled:
-            self.points[-1] = joined(self.points[-1], new)
+            self.points[-1] = join_points(self.points[-1], new)
         else:
             self.points.append(new)
         self._filled = (self._filled + 1) % self._stride
         if len(self.points) == self.capacity and not self._filled:
             pairs = zip(self.points[::2], self.points[1::2], strict=True)
-            self.points = [joined(*pair) for pair in pairs]
+            self.points = [join_points(*pair) for pair in pairs]
             self._stride *= 2
 
 
-def segments(points: Iterable[Point]) -> tuple[Segment, ...]:
+def cut_segments(points: Iterable[Point]) -> tuple[Segment, ...]:
     """The counted time, cut where one state took over from another for at least 30 s on either side; of a watch below
     two minutes for a quarter of it."""
     counted = [one for one in points if one.counted_s]
     long_enough = min(LONG_ENOUGH_S, max(SHORTEST_S, sum(one.counted_s for one in counted) / 4))
-    return tuple(_segment(part) for part in _merged(_cut(counted, long_enough))) if counted else ()
+    return tuple(_make_segment(part) for part in _merge_parts(_cut(counted, long_enough))) if counted else ()
 
 
 def _cut(points: Sequence[Point], long_enough: float) -> list[Sequence[Point]]:
     """Cuts where the seconds that do not belong to the leading state of their side become fewest."""
-    best, at = _strays(points) - long_enough / 2, 0
+    best, at = _count_strays(points) - long_enough / 2, 0
     total = sum(one.counted_s for one in points)
-    left, left_s, right = dict[State, float](), 0.0, _sums(points)
+    left, left_s, right = dict[State, float](), 0.0, _compute_sums(points)
     for index, one in enumerate(points[:-1], 1):
-        for state, seconds in _counted(one):
+        for state, seconds in _list_counted(one):
             left[state] = left.get(state, 0.0) + seconds
             right[state] -= seconds
         left_s += one.counted_s
         if left_s < long_enough or total - left_s < long_enough:
             continue
         strays = left_s - max(left.values()) + total - left_s - max(right.values())
-        if strays < best and _leads(left, left_s) and _leads(right, total - left_s):
+        if strays < best and _is_leading(left, left_s) and _is_leading(right, total - left_s):
             best, at = strays, index
     return [points] if not at else [*_cut(points[:at], long_enough), *_cut(points[at:], long_enough)]
 
 
-def _leads(sums: dict[State, float], seconds: float) -> bool:
+def _is_leading(sums: dict[State, float], seconds: float) -> bool:
     return max(sums.values()) >= HOLDS * seconds
 
 
-def _sums(points: Iterable[Point]) -> dict[State, float]:
+def _compute_sums(points: Iterable[Point]) -> dict[State, float]:
     sums: dict[State, float] = {}
     for one in points:
-        for state, seconds in _counted(one):
+        for state, seconds in _list_counted(one):
             sums[state] = sums.get(state, 0.0) + seconds
     return sums
 
 
-def _counted(one: Point) -> list[tuple[State, float]]:
+def _list_counted(one: Point) -> list[tuple[State, float]]:
     """The counted seconds of each state: a point that was joined may hold some of the warm-up."""
     total = sum(seconds for _, seconds in one.states)
     return [(state, seconds * one.counted_s / total) for state, seconds in one.states] if total else []
 
 
-def _strays(points: Sequence[Point]) -> float:
-    return sum(one.counted_s for one in points) - max(_sums(points).values())
+def _count_strays(points: Sequence[Point]) -> float:
+    return sum(one.counted_s for one in points) - max(_compute_sums(points).values())
 
 
-def _leading(points: Sequence[Point]) -> State:
-    sums = _sums(points)
+def _find_leading(points: Sequence[Point]) -> State:
+    sums = _compute_sums(points)
     return max(sums, key=lambda state: sums[state])
 
 
-def _merged(parts: list[Sequence[Point]]) -> list[Sequence[Point]]:
+def _merge_parts(parts: list[Sequence[Point]]) -> list[Sequence[Point]]:
     """Neighbours with the same leading state are one part."""
     joined_parts: list[Sequence[Point]] = []
     for part in parts:
-        if joined_parts and _leading(joined_parts[-1]) is _leading(part):
+        if joined_parts and _find_leading(joined_parts[-1]) is _find_leading(part):
             joined_parts[-1] = [*joined_parts[-1], *part]
         else:
             joined_parts.append(part)
     return joined_parts
 
 
-def _segment(points: Sequence[Point]) -> Segment:
-    state = _leading(points)
+def _make_segment(points: Sequence[Point]) -> Segment:
+    state = _find_leading(points)
     total = sum(one.counted_s for one in points)
     known = [(one.device_bytes, one.seconds) for one in points if one.device_bytes is not None]
     seconds = sum(weight for _, weight in known)
@@ -207,6 +207,6 @@ def _segment(points: Sequence[Point]) -> Segment:
         state,
         points[0].at_s - points[0].seconds,
         points[-1].at_s,
-        _sums(points)[state] / total,
+        _compute_sums(points)[state] / total,
         sum(value * weight for value, weight in known) / seconds if seconds else None,
     )

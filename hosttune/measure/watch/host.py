@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from hosttune.host.bounded import MOST_NAMES, names_in
 from hosttune.measure.watch.kept import Kept
 from hosttune.measure.watch.meter import Meter
-from hosttune.measure.watch.parse import CpuTimes, DiskCounters, counter, cpu_times, disk_counters, host_times
+from hosttune.measure.watch.parse import CpuTimes, DiskCounters, cpu_times, disk_counters, host_times, parse_counter
 from hosttune.measure.watch.tick import DiskTick, HostTick, Pressure
 
 _NO_DISK = ("loop", "ram", "dm-", "md", "sr", "zram", "fd", "nbd")  # made of others, or none: they would count twice
@@ -23,7 +23,7 @@ class HostCounters:
         self._vmstat = Kept(f"{proc}/vmstat")
         self._diskstats = Kept(f"{proc}/diskstats")
         self._pressure = {kind: Kept(f"{proc}/pressure/{kind}") for kind in ("cpu", "io", "memory")}
-        self._disks = _disks(f"{sys}/block")
+        self._disks = _list_disks(f"{sys}/block")
         self._times: tuple[CpuTimes | None, CpuTimes | None] = (None, None)
         self._pages: dict[bytes, int | None] = {}
         self._counters: dict[str, DiskCounters] | None = None
@@ -38,7 +38,7 @@ class HostCounters:
         now = (host_times(content, cpus), cpu_times(content.split(b"\n", 1)[0]))
         (own, own_was), (whole, whole_was) = zip(now, self._times, strict=True)
         self._times = now
-        started, self._started = self._started, counter(content, b"processes")
+        started, self._started = self._started, parse_counter(content, b"processes")
         idle = iowait = busy = stolen = None
         if own is not None and own_was is not None and (passed := own.total - own_was.total) > 0:
             stolen = max(0.0, min(100.0, 100 * (own.stolen - own_was.stolen) / passed))
@@ -75,9 +75,9 @@ class HostCounters:
         content = self._vmstat.read() or b""
         rates: dict[bytes, float | None] = {}
         for name in (b"pswpin", b"pswpout", b"workingset_refault_file"):
-            now, was = counter(content, name), self._pages.get(name)
+            now, was = parse_counter(content, name), self._pages.get(name)
             if now is None and name.endswith(b"_file"):
-                now = counter(content, b"workingset_refault")  # before Linux 5.9 one counter for all pages
+                now = parse_counter(content, b"workingset_refault")  # before Linux 5.9 one counter for all pages
             rates[name] = None if now is None or was is None else max(0.0, (now - was) / seconds)
             self._pages[name] = now
         return rates
@@ -95,7 +95,7 @@ def disk_tick(name: str, was: DiskCounters, now: DiskCounters, seconds: float) -
     )
 
 
-def _disks(folder: str) -> frozenset[bytes]:
+def _list_disks(folder: str) -> frozenset[bytes]:
     try:
         return frozenset(name.encode() for name in names_in(folder, MOST_NAMES)[0] if not name.startswith(_NO_DISK))
     except OSError:

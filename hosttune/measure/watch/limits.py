@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from contextlib import suppress
 from types import MappingProxyType
 
-from hosttune.facts.cpu.cpu import GROUPS, parse_groups, upwards
-from hosttune.measure.cpus import quotas
+from hosttune.facts.cpu.cpu import GROUPS, parse_groups, walk_upwards
+from hosttune.measure.cpus import find_quotas
 from hosttune.measure.watch.kept import content_of
-from hosttune.measure.watch.parse import counter
+from hosttune.measure.watch.parse import parse_counter
 from hosttune.measure.watch.tick import CpuLimit, LimitKind
 from hosttune.quoting import quote
 from hosttune.ranges import number_list, number_list_text
@@ -52,28 +52,28 @@ class CpuLimits:
         self.allowed = None if len(allowed) >= whole else allowed
         self._folders = cpu_folders(groups)
         self.is_surprised = False
-        tightest = min(quotas(self._root), key=lambda quota: quota.cpus, default=None)
+        tightest = min(find_quotas(self._root), key=lambda quota: quota.cpus, default=None)
         self.cpus, self.limit = float(len(allowed)), None
         self.reason = f"{len(allowed)} usable CPU{'s' * (len(allowed) != 1)}"
         if tightest is not None and tightest.cpus < len(allowed):
             self.cpus = round(tightest.cpus, 3)
-            self.limit = CpuLimit(LimitKind.QUOTA, self.cpus, whole, tightest.path, setter(tightest.path))
+            self.limit = CpuLimit(LimitKind.QUOTA, self.cpus, whole, tightest.path, name_setter(tightest.path))
             self.reason = f"{self.cpus:g} of {len(allowed)} CPUs by {tightest.path}"
         elif len(allowed) < whole:
             path = cpuset_of(groups, allowed)
             kind = LimitKind.CPUSET if path else LimitKind.AFFINITY
-            self.limit = CpuLimit(kind, self.cpus, whole, path, setter(path) if path else "")
+            self.limit = CpuLimit(kind, self.cpus, whole, path, name_setter(path) if path else "")
         if (shared := shared_mask(masks)) and len(shared) < self.cpus:
             by = f"{len(masks[shared])} of its processes share CPU {number_list_text(shared)}"
             self.limit = CpuLimit(LimitKind.AFFINITY, float(len(shared)), whole, "", by)
 
-    def throttled(self, seconds: float) -> float | None:
+    def compute_throttled(self, seconds: float) -> float | None:
         """The share of the time since the last look in whose periods the quota held the job back, percent."""
         was, self._was = self._was, {}
         own = self.limit.path.rpartition("/")[0] if self.limit and self.limit.kind is LimitKind.QUOTA else ""
         found = None
         for folder in self._folders:
-            count = counter(content_of(f"{folder}/cpu.stat") or b"", b"nr_throttled")
+            count = parse_counter(content_of(f"{folder}/cpu.stat") or b"", b"nr_throttled")
             if count is None:
                 continue
             self._was[folder] = count
@@ -97,7 +97,7 @@ def cpu_folders(groups: bytes) -> tuple[str, ...]:
     """The folders that may hold a quota: of the control group with the controller cpu, and those above it."""
     paths = parse_groups(groups.decode("utf-8", "surrogateescape"))
     mount = f"{GROUPS}/cpu" if "cpu" in paths else GROUPS
-    return tuple(upwards(mount, paths.get("cpu", paths.get("", "/"))))
+    return tuple(walk_upwards(mount, paths.get("cpu", paths.get("", "/"))))
 
 
 def period_s(path: str) -> float:
@@ -120,7 +120,7 @@ _WAYS: Mapping[str, Mapping[str, str]] = MappingProxyType({
 })  # fmt: skip
 
 
-def setter(path: str, what: str = "cpu") -> str:
+def name_setter(path: str, what: str = "cpu") -> str:
     """Who makes control groups of this name, and where the limit of CPUs or memory is changed; "" if the name does not
     show it. Pure."""
     ways = _WAYS[what]
@@ -150,10 +150,10 @@ def cpuset_of(groups: bytes, allowed: frozenset[int]) -> str:
     is_v1 = "cpuset" in paths
     mount = f"{GROUPS}/cpuset" if is_v1 else GROUPS
     found = ""
-    for folder in upwards(mount, paths.get("cpuset", paths.get("", "/"))):
+    for folder in walk_upwards(mount, paths.get("cpuset", paths.get("", "/"))):
         for name in ("cpuset.effective_cpus", "cpuset.cpus") if is_v1 else ("cpuset.cpus.effective",):
             content = content_of(f"{folder}/{name}")
-            if content is not None and numbers(content) == allowed:
+            if content is not None and parse_numbers(content) == allowed:
                 found = f"{folder}/cpuset.cpus"
                 break
         else:
@@ -161,7 +161,7 @@ def cpuset_of(groups: bytes, allowed: frozenset[int]) -> str:
     return found
 
 
-def numbers(content: bytes) -> frozenset[int]:
+def parse_numbers(content: bytes) -> frozenset[int]:
     """`0-3,8` as a set (cpuset(7), list format). Pure; empty for what is no list."""
     try:
         return frozenset(number_list(content.decode("ascii")))

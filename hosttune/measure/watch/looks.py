@@ -19,7 +19,7 @@ from hosttune.measure.watch.mounts import MountTable
 from hosttune.measure.watch.others import Others, gpu_users
 from hosttune.measure.watch.programs import Workload, held_to_one_thread, mapped_files, works_with
 from hosttune.measure.watch.states import LIMITS
-from hosttune.measure.watch.tick import GpuUser, Mounted, Tick, TreeTick, Wait, room_percent, rounded
+from hosttune.measure.watch.tick import GpuUser, Mounted, Tick, TreeTick, Wait, room_percent, round_tick
 from hosttune.measure.watch.tree import Tree
 from hosttune.measure.watch.waits import Waits
 
@@ -42,7 +42,7 @@ class Looks:
     """Everything about the job under process `root`; the first tick spans from here on.
 
     `visible` is the job's CUDA_VISIBLE_DEVICES (None: not set), `are_named` says that the sampler shows only what
-    somebody named. Raises ProcessLookupError where there is no such process.
+    someone named. Raises ProcessLookupError where there is no such process.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Looks:
         """What went on since the last look. `is_paused`: the watch itself was stopped meanwhile."""
         seconds, self._last_s = max(1e-3, now_s - self._last_s), now_s
         self._count += 1
-        throttled = self.limits.throttled(seconds)
+        throttled = self.limits.compute_throttled(seconds)
         self._refresh()
         host, is_new = self._host.look(seconds, self.limits.allowed)
         samples = self.sampler.read()
@@ -110,7 +110,7 @@ class Looks:
             gpus=gpus,
             gpus_are_its=are_its,
             gpu_others=self._gpu_users(gpus if are_its else ()),
-            mounts=self._mounted(tree),
+            mounts=self._find_mounted(tree),
             limit=self.limits.limit,
             throttled_percent=throttled,
             wait=wait,
@@ -123,7 +123,7 @@ class Looks:
             is_paused=is_paused or bool(frozen_by) or (tree is not None and tree.is_stopped),
         )
         others = self._others.look(self.tree.members, now_s) if _is_crowded(tick) else None
-        return rounded(replace(tick, others=others))
+        return round_tick(replace(tick, others=others))
 
     def close(self) -> None:
         self.tree.close()
@@ -157,7 +157,7 @@ class Looks:
         pids = [pid for gpu in gpus or () for pid in gpu.pids or ()] if self._trusts_pids else []
         return gpu_users(pids, self.tree.members)
 
-    def _mounted(self, tree: TreeTick | None) -> tuple[Mounted, ...] | None:
+    def _find_mounted(self, tree: TreeTick | None) -> tuple[Mounted, ...] | None:
         if self._count not in EARLY and self._count % FILES_EVERY and not (tree is not None and tree.blocked):
             return None
         return self._mounts.of(list(self.tree.members))
@@ -170,7 +170,7 @@ class Looks:
         paths, words = set[str](), set[str]()
         for one in busiest:
             paths |= mapped_files(content_in_time(f"/proc/{one.pid}/maps", _MAPS_BYTES) or b"")
-            paths.update(self._mounts.opened(one.pid))
+            paths.update(self._mounts.list_opened(one.pid))
             words.update(one.command.decode("utf-8", "replace").split("\0")[:_MOST_WORDS])
         environment = content_in_time(f"/proc/{busiest[0].pid}/environ") if busiest else None
         return works_with(paths, words), held_to_one_thread(environment or b"")

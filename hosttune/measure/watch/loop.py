@@ -1,4 +1,4 @@
-"""Looks at the job once an interval until it ends, or somebody says so."""
+"""Looks at the job once an interval until it ends, or someone says so."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Loop:
             if found is not None:
                 late_s = time.monotonic() - self._due
                 if found[0] == signal.SIGCONT and late_s > self._account.watched.interval_s:
-                    self._was_stopped = True  # by a signal that nobody can wait for: SIGSTOP, SIGTTIN, SIGTTOU
+                    self._was_stopped = True  # by a signal that no one can wait for: SIGSTOP, SIGTTIN, SIGTTOU
                 yield found
 
     def _tick(self) -> None:

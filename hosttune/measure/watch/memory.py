@@ -10,12 +10,12 @@ import os
 from contextlib import suppress
 from typing import NamedTuple
 
-from hosttune.facts.cpu.cpu import GROUPS, parse_groups, upwards
+from hosttune.facts.cpu.cpu import GROUPS, parse_groups, walk_upwards
 from hosttune.host.process_memory import statvfs_in_time
 from hosttune.measure.dataset.room import memory_limits
 from hosttune.measure.watch.kept import content_of
-from hosttune.measure.watch.limits import setter
-from hosttune.measure.watch.parse import counter
+from hosttune.measure.watch.limits import name_setter
+from hosttune.measure.watch.parse import parse_counter
 from hosttune.measure.watch.tick import Kills, MemoryTick, ShmRoom
 
 _EARLY, _EVERY = 5, 5  # looks in which the group is looked for anew, and between two such looks later
@@ -36,7 +36,7 @@ class _MemoryGroup(NamedTuple):
         name = "memory.oom_control" if self.is_v1 else "memory.events"
         found = {}
         for folder in self.folders[:2]:
-            count = counter(content_of(f"{folder}/{name}") or b"", b"oom_kill")
+            count = parse_counter(content_of(f"{folder}/{name}") or b"", b"oom_kill")
             if count is not None:
                 found[folder] = count
         return found
@@ -68,7 +68,7 @@ class JobMemory:
             return None
         path, limit = self._limit
         used = self._group.word(path.rpartition("/")[0], "memory.usage_in_bytes", "memory.current")
-        return MemoryTick(limit, path, setter(path, "memory"), used)
+        return MemoryTick(limit, path, name_setter(path, "memory"), used)
 
     def shm(self) -> ShmRoom | None:
         """That of the job's own mount namespace: a container has one of its own."""
@@ -89,7 +89,7 @@ class JobMemory:
         return Kills(max(0, group), max(0, self._count_host_kills() - self._host_kills[0]))
 
     def _count_host_kills(self) -> int:
-        return counter(content_of(f"{self._proc}/vmstat", 1 << 20) or b"", b"oom_kill") or 0
+        return parse_counter(content_of(f"{self._proc}/vmstat", 1 << 20) or b"", b"oom_kill") or 0
 
     def _find(self) -> None:
         """A wrapper moves into its group before it becomes the job."""
@@ -108,7 +108,7 @@ class JobMemory:
         paths = parse_groups(line.decode("utf-8", "surrogateescape"))
         is_v1 = "memory" in paths
         mount = f"{self._mount}/memory" if is_v1 else self._mount
-        self._group = _MemoryGroup(tuple(upwards(mount, paths.get("memory", paths.get("", "/")))), is_v1)
+        self._group = _MemoryGroup(tuple(walk_upwards(mount, paths.get("memory", paths.get("", "/")))), is_v1)
         self._began = self._group.kills()
         self._last = dict(self._began)
 
@@ -124,11 +124,11 @@ class Freezer:
         line = content_of(f"{self._proc}/{self._root}/cgroup") or b""
         paths = parse_groups(line.decode("utf-8", "surrogateescape"))
         if "freezer" in paths:
-            for folder in upwards(f"{self._mount}/freezer", paths["freezer"]):
+            for folder in walk_upwards(f"{self._mount}/freezer", paths["freezer"]):
                 if (content_of(f"{folder}/freezer.self_freezing") or b"").strip() == b"1":
                     return folder
         unified = f"{self._mount}/unified" if os.path.isdir(f"{self._mount}/unified") else self._mount
-        for folder in upwards(unified, paths.get("", "/")):
+        for folder in walk_upwards(unified, paths.get("", "/")):
             if (content_of(f"{folder}/cgroup.freeze") or b"").strip() == b"1":
                 return folder
         return ""

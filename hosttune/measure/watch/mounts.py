@@ -30,13 +30,13 @@ class MountTable:
         """Those of open files, most of them first; where none is open, of files that the command line names, which may
         be the program's own; else of the working folder."""
         table = parse(content_of(f"{self._proc}/self/mountinfo", MOST_BYTES) or b"")
-        mounts = {mount.target.rstrip("/") + "/": mount for mount in table}  # the later one lies above
+        mounts = {mount.target.rstrip("/") + "/": mount for mount in table}  # the later one is above
         counts: dict[str, int] = {}
         members = list(pids)[:_MOST_PROCESSES]
         paths = (
-            [path for pid in members for path in self.opened(pid, has_streams=False)]
-            or [path for pid in members for path in self.opened(pid)]
-            or [path for pid in members for path in self._named(pid)]
+            [path for pid in members for path in self.list_opened(pid, has_streams=False)]
+            or [path for pid in members for path in self.list_opened(pid)]
+            or [path for pid in members for path in self._list_named(pid)]
             or [self._folder(pid) for pid in members]
         )
         for path in paths:
@@ -55,7 +55,7 @@ class MountTable:
             for target in ordered
         )
 
-    def opened(self, pid: int, *, has_streams: bool = True) -> list[str]:
+    def list_opened(self, pid: int, *, has_streams: bool = True) -> list[str]:
         """Absolute paths; none where this user may not see them. Not `has_streams`: without the files that the standard
         streams were sent to, a log being no data."""
         found = []
@@ -66,11 +66,11 @@ class MountTable:
                     continue
                 with suppress(OSError):
                     found.append(os.readlink(f"{folder}/{name}"))
-        return _data(found)
+        return _select_data(found)
 
-    def _named(self, pid: int) -> list[str]:
+    def _list_named(self, pid: int) -> list[str]:
         words = (content_in_time(f"{self._proc}/{pid}/cmdline") or b"").decode("utf-8", "surrogateescape").split("\0")
-        return _data([word.rpartition("=")[2] + "/" for word in words[1:_MOST_WORDS]])
+        return _select_data([word.rpartition("=")[2] + "/" for word in words[1:_MOST_WORDS]])
 
     def _folder(self, pid: int) -> str:
         with suppress(OSError):
@@ -111,7 +111,7 @@ class MountTable:
         return left, False
 
 
-def _data(paths: list[str]) -> list[str]:
+def _select_data(paths: list[str]) -> list[str]:
     """Without devices, the kernel's own, and where programs lie."""
     return [
         path for path in paths if path.startswith("/") and not path.startswith(("/dev/", "/proc/", "/sys/", *_PROGRAMS))

@@ -38,7 +38,7 @@ class Others:
             return None
         self._answered_at = now_s
         self._was = {}
-        return busiest(was, now, members, seconds, os.sysconf("SC_CLK_TCK"))
+        return find_busiest(was, now, members, seconds, os.sysconf("SC_CLK_TCK"))
 
     def _all(self) -> dict[int, ProcessStat]:
         found = {}
@@ -60,7 +60,7 @@ def gpu_users(pids: Iterable[int], members: Container[int], proc: str = "/proc")
     return tuple(found)
 
 
-def busiest(
+def find_busiest(
     was: dict[int, ProcessStat], now: dict[int, ProcessStat], members: Container[int], seconds: float, hertz: int
 ) -> tuple[Other, ...]:
     """Those that used at least a tenth of a core, the busiest first. Pure."""

@@ -92,14 +92,14 @@ def process_io(content: bytes) -> ProcessIo | None:
         return None
 
 
-def _number(word: bytes) -> int | None:
+def _parse_number(word: bytes) -> int | None:
     return int(word) if word.isdigit() and len(word) <= _DIGITS else None
 
 
 def run_delay(content: bytes) -> int | None:
     """Nanoseconds that a task was ready to run and waited for a CPU: the second field of /proc/PID/schedstat."""
     fields = content.split()
-    return _number(fields[1]) if len(fields) >= 2 else None
+    return _parse_number(fields[1]) if len(fields) >= 2 else None
 
 
 def pressure_totals(content: bytes) -> tuple[int | None, int | None]:
@@ -107,7 +107,7 @@ def pressure_totals(content: bytes) -> tuple[int | None, int | None]:
     found: dict[bytes, int] = {}
     for line in content.splitlines():
         word, _, rest = line.partition(b" ")
-        total = _number(rest.rpartition(b"total=")[2])
+        total = _parse_number(rest.rpartition(b"total=")[2])
         if total is not None:
             found[word] = total
     return found.get(b"some"), found.get(b"full")
@@ -133,7 +133,7 @@ def host_times(content: bytes, cpus: frozenset[int] | None) -> CpuTimes | None:
         if not line.startswith(b"cpu"):
             break
         number = line[3:].split(b" ", 1)[0]
-        if _number(number) in cpus:
+        if _parse_number(number) in cpus:
             times = cpu_times(line)
             if times is not None:
                 found.append(times)
@@ -142,13 +142,13 @@ def host_times(content: bytes, cpus: frozenset[int] | None) -> CpuTimes | None:
     return CpuTimes(*map(sum, zip(*found, strict=True)))
 
 
-def counter(content: bytes, name: bytes) -> int | None:
+def parse_counter(content: bytes, name: bytes) -> int | None:
     """The number behind a name at the start of a line: /proc/vmstat, the line `processes` of /proc/stat."""
     at = 0 if content.startswith(name + b" ") else content.find(b"\n" + name + b" ") + 1
     if not at and not content.startswith(name + b" "):
         return None
     word = content[at : at + 80].split(b"\n", 1)[0].split()[-1]
-    return _number(word)
+    return _parse_number(word)
 
 
 def disk_counters(content: bytes, wanted: frozenset[bytes]) -> dict[str, DiskCounters]:

@@ -70,7 +70,7 @@ _SHIPPED_WITH = ("opencv",)  # brings FFmpeg with it, whatever it is used for
 def works_with(paths: Iterable[str], commands: Iterable[str]) -> tuple[Workload, ...]:
     """`paths` are open and mapped files, `commands` the words of command lines. Pure."""
     files = set(paths)
-    suffixes = {_suffix(path) for path in files}
+    suffixes = {_get_suffix(path) for path in files}
     names = {word.rpartition("/")[2].partition(".")[0] for word in commands}
     has_library = {
         work: any(part in path and not _is_shipped(path, part) for path in files for part in signs.libraries)
@@ -106,7 +106,7 @@ def mapped_files(maps: bytes) -> set[str]:
     return found
 
 
-def _suffix(path: str) -> str:
+def _get_suffix(path: str) -> str:
     name = path.rpartition("/")[2]
     return f".{name.rpartition('.')[2].lower()}" if "." in name else ""
 

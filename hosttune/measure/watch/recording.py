@@ -11,12 +11,12 @@ import os
 from collections.abc import Iterator
 from typing import Any, Final
 
-from hosttune.codec import FORMAT_VERSION, decoded, other_format, to_json
+from hosttune.codec import FORMAT_VERSION, decode_as, other_format, to_json
 from hosttune.errors import BadInput, Fault, HosttuneError, Where
 from hosttune.host.named import check_named, open_named, reason_of
 from hosttune.host.output import open_stream
 from hosttune.measure.watch.account import Watched
-from hosttune.measure.watch.tick import Tick, rounded
+from hosttune.measure.watch.tick import Tick, round_tick
 
 KIND: Final = "hosttune watch"
 MOST_LINE: Final = 1 << 20  # bytes
@@ -38,7 +38,7 @@ class Recorder:
 
     def add(self, tick: Tick) -> None:
         """A full disk ends the record, never the job."""
-        self._write(without_unknown(to_json(rounded(tick))))
+        self._write(without_unknown(to_json(round_tick(tick))))
 
     def close(self) -> None:
         if self._descriptor >= 0:
@@ -76,45 +76,45 @@ def replay(path: str) -> tuple[Watched, Iterator[Tick]]:
     except OSError as error:
         raise HosttuneError(f"{path}: {reason_of(error)}", hint="check the name and the rights") from error
     try:
-        head = _object(file.readline(MOST_LINE + 1), path, 1)
+        head = _parse_object(file.readline(MOST_LINE + 1), path, 1)
         if head.get("kind") != KIND:
-            raise _bad(path, 1, "kind", f"expected {KIND!r}: this is no record of hosttune watch")
+            raise _make_fault(path, 1, "kind", f"expected {KIND!r}: this is no record of hosttune watch")
         if wrong := other_format(head):
             raise BadInput([Fault(Where(path, 1, "format_version"), *wrong)])
         body = {key: value for key, value in head.items() if key not in {"kind", "format_version"}}
-        watched = decoded(Watched, body, f"{path}:1")
+        watched = decode_as(Watched, body, f"{path}:1")
     except BaseException:
         file.close()
         raise
-    return watched, _ticks(file, path)
+    return watched, _read_ticks(file, path)
 
 
-def _ticks(file: Any, path: str) -> Iterator[Tick]:
+def _read_ticks(file: Any, path: str) -> Iterator[Tick]:
     last_s = 0.0
     with file:
         for number, line in enumerate(iter(lambda: file.readline(MOST_LINE + 1), b""), 2):
             if not line.endswith(b"\n") and len(line) <= MOST_LINE:
                 return  # the writer was killed while it wrote this line
-            tick = decoded(Tick, _object(line, path, number), f"{path}:{number}")
+            tick = decode_as(Tick, _parse_object(line, path, number), f"{path}:{number}")
             if not tick.seconds > 0 or tick.at_s < last_s:
-                raise _bad(path, number, "at_s", "time does not run backwards")
+                raise _make_fault(path, number, "at_s", "time does not run backwards")
             last_s = tick.at_s
             yield tick
 
 
-def _object(line: bytes, path: str, number: int) -> dict[str, Any]:
+def _parse_object(line: bytes, path: str, number: int) -> dict[str, Any]:
     if len(line) > MOST_LINE:
-        raise _bad(path, number, "", f"the line is longer than {MOST_LINE >> 20} MiB")
+        raise _make_fault(path, number, "", f"the line is longer than {MOST_LINE >> 20} MiB")
     try:
-        data = json.loads(line, parse_constant=_no_constant, parse_float=_number, parse_int=_whole)
+        data = json.loads(line, parse_constant=_no_constant, parse_float=_parse_number, parse_int=_parse_whole)
     except (ValueError, RecursionError) as error:
-        raise _bad(path, number, "", f"no JSON: {error}" if line.strip() else "the line is empty") from None
+        raise _make_fault(path, number, "", f"no JSON: {error}" if line.strip() else "the line is empty") from None
     if not isinstance(data, dict):
-        raise _bad(path, number, "", "expected an object")
+        raise _make_fault(path, number, "", "expected an object")
     return data
 
 
-def _number(word: str) -> float:
+def _parse_number(word: str) -> float:
     """Within bounds in which sums and quotients of such numbers stay finite."""
     number = float(word)
     if abs(number) > MOST:
@@ -122,7 +122,7 @@ def _number(word: str) -> float:
     return number if abs(number) >= LEAST else 0.0
 
 
-def _whole(word: str) -> int:
+def _parse_whole(word: str) -> int:
     return int(_no_constant(word)) if len(word) > _MOST_DIGITS else int(word)
 
 
@@ -130,5 +130,5 @@ def _no_constant(word: str) -> float:
     raise ValueError(f"{word[:20]} is no number that was measured")
 
 
-def _bad(path: str, line: int, field: str, message: str) -> BadInput:
+def _make_fault(path: str, line: int, field: str, message: str) -> BadInput:
     return BadInput([Fault(Where(path, line, field), message, "records are made by: hosttune watch --record FILE")])

@@ -52,7 +52,7 @@ class Crowd(NamedTuple):
         return f"{what} want {self.cpus:.3g} CPU{'s' * (self.cpus != 1)}"
 
 
-def remedies(verdict: WatchVerdict, account: Account) -> tuple[Advice, ...]:
+def choose_remedies(verdict: WatchVerdict, account: Account) -> tuple[Advice, ...]:
     """What to do, what matters most first; also for a second state that held a part of the time."""
     states = [verdict.state] if verdict.state is not None else []
     if states and verdict.outcome is not VerdictKind.IDLE:
@@ -60,13 +60,13 @@ def remedies(verdict: WatchVerdict, account: Account) -> tuple[Advice, ...]:
     shares = {one.state: one.share for one in verdict.shares}
     found: dict[str, Advice] = {}
     for state in states:
-        for name in _names(state, account, shares.get(state) or 1.0):
-            found[name] = _filled(name, account)
+        for name in _list_names(state, account, shares.get(state) or 1.0):
+            found[name] = _fill_advice(name, account)
     if not states and starts_workers_anew(account):
         found["new-workers"] = ADVICE["new-workers"]
     if (end := _end_advice(ending_of(account), account)) and end not in found:
         copies = ("worker-copies",) if end in _OUT_OF_MEMORY and _has_loaders(account) else ()
-        found = {**{name: _filled(name, account) for name in (end, *copies)}, **found}
+        found = {**{name: _fill_advice(name, account) for name in (end, *copies)}, **found}
     if any(gpu.was_lost for gpu in account.gpus.values()):
         found = {"lost-gpu": ADVICE["lost-gpu"], **found}
     return tuple(found.values())
@@ -101,7 +101,7 @@ def _may_lack_shm(account: Account) -> bool:
     return shm is not None and 0 < shm.size_bytes <= TINY_SHM and _has_loaders(account)
 
 
-def _names(state: State, account: Account, share: float) -> tuple[str, ...]:
+def _list_names(state: State, account: Account, share: float) -> tuple[str, ...]:
     if state is State.WORKERS:
         return _of_workers(account, share)
     ways: Mapping[State, Callable[[Account], tuple[str, ...]]] = {
@@ -287,7 +287,7 @@ def takes_turns(account: Account) -> bool:
 def _of_waits(account: Account) -> tuple[str, ...]:
     if account.waits_for in {Want.NETWORK, None} and account.allowances:
         return ("allowance", "store")
-    network = ("nfs-read-ahead",) if any(kind.startswith("nfs") for kind in _types(account)) else ()
+    network = ("nfs-read-ahead",) if any(kind.startswith("nfs") for kind in _list_types(account)) else ()
     kind, is_served = account.waits_for, waits_for_files(account)
     server = ("peer",) if is_served and kind is Want.PEER else ()
     if (kind is Want.NETWORK or is_served) and maps_its_files(account):
@@ -312,14 +312,14 @@ def waits_for_files(account: Account) -> bool:
     return account.waits_for in {Want.NETWORK, Want.PEER} and served > 0.5 * sum(seconds.values())
 
 
-def _types(account: Account) -> tuple[str, ...]:
+def _list_types(account: Account) -> tuple[str, ...]:
     return tuple(one.fstype for one in account.mounts.values())
 
 
 def _of_storage(account: Account) -> tuple[str, ...]:
-    if any(kind.startswith("nfs") for kind in _types(account)):
+    if any(kind.startswith("nfs") for kind in _list_types(account)):
         return ("nfs-read-ahead",)
-    if any(kind.startswith(NETWORK_TYPES) for kind in _types(account)):
+    if any(kind.startswith(NETWORK_TYPES) for kind in _list_types(account)):
         return ("placement",)
     return ("placement", "read-ahead")
 
@@ -334,7 +334,7 @@ def limit_source(limit: CpuLimit) -> str:
     return where
 
 
-def _filled(name: str, account: Account) -> Advice:
+def _fill_advice(name: str, account: Account) -> Advice:
     advice = ADVICE[name]
     cpus = account.means["cpus"].value
     if name == "more-workers" and cpus is not None:
@@ -347,7 +347,7 @@ def _filled(name: str, account: Account) -> Advice:
             )
         return replace(advice, text=f"{advice.text}; {now} are there, {cpus:g} CPUs would carry a few more")
     if "{" in advice.text:
-        return replace(advice, text=advice.text.format(**_words(name, account)))
+        return replace(advice, text=advice.text.format(**_fill_words(name, account)))
     if name == "limit" and account.limit is not None:
         return replace(advice, text=f"{advice.text}: {limit_source(account.limit)}")
     if name == "foreign" and account.others:
@@ -356,7 +356,7 @@ def _filled(name: str, account: Account) -> Advice:
     return advice
 
 
-def _words(name: str, account: Account) -> dict[str, object]:
+def _fill_words(name: str, account: Account) -> dict[str, object]:
     """What is filled into the text of an advice."""
     crowd, memory, shm = crowd_of(account), account.memory, account.least_shm
     by = f" ({memory.by})" if memory is not None and memory.by else ""

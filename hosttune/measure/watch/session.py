@@ -15,7 +15,7 @@ from hosttune.measure.watch.child import Child, Signals, start
 from hosttune.measure.watch.looks import Looks
 from hosttune.measure.watch.loop import Loop
 from hosttune.measure.watch.recording import Recorder, replay
-from hosttune.measure.watch.target import Target, scoped
+from hosttune.measure.watch.target import Target, put_in_scope
 from hosttune.measure.watch.tick import Tick
 
 WARM_AGE_S = 120.0  # a process that has run this long needs no warm-up
@@ -50,7 +50,7 @@ class WatchEnd:
 
 @frozen
 class Show:
-    """What somebody who looks on is shown: each tick, and that we are about to be stopped."""
+    """What someone who looks on is shown: each tick, and that we are about to be stopped."""
 
     tick: Callable[[Tick, Account], None]
     stop: Callable[[], None]
@@ -61,9 +61,9 @@ def watch_command(argv: tuple[str, ...], wish: WatchOptions, show: Show) -> Watc
 
     Raises NotStarted where it cannot be started, HosttuneError where a wish cannot be granted; then it is not started.
     """
-    command = scoped(argv) if wish.has_scope else argv
+    command = put_in_scope(argv) if wish.has_scope else argv
     recorder = Recorder(wish.record) if wish.record else None
-    sampler = _sampler(wish)
+    sampler = _open_sampler(wish)
     signals = Signals()
     try:
         child = Child(start(command, signals))
@@ -78,12 +78,12 @@ def watch_command(argv: tuple[str, ...], wish: WatchOptions, show: Show) -> Watc
         )
         account = Account(watched)
         try:
-            seen = _follow(child, account, sampler, signals, recorder, wish, show)
+            seen = _follow_child(child, account, sampler, signals, recorder, wish, show)
         except Exception as error:  # noqa: BLE001 - a fault of ours must not cost a week of training
             show.stop()
             note = f"watching failed, the command went on: {type(error).__name__}: {error}"
             account.status = _wait(child, signals)
-            seen = WatchEnd(account.settled(), "the command has ended", (note,))
+            seen = WatchEnd(account.settle(), "the command has ended", (note,))
         return seen
     finally:
         sampler.close()
@@ -92,7 +92,7 @@ def watch_command(argv: tuple[str, ...], wish: WatchOptions, show: Show) -> Watc
             recorder.close()
 
 
-def _follow(
+def _follow_child(
     child: Child,
     account: Account,
     sampler: GpuSampler,
@@ -111,8 +111,8 @@ def _follow(
         account.watched = replace(account.watched, cpus_evidence=looks.limits.reason)
         if recorder is not None:
             recorder.begin(account.watched)
-        account.status = _loop(looks, account, signals, recorder, show).follow(child)
-        return _seen(account, looks, recorder, "the command has ended")
+        account.status = _run_loop(looks, account, signals, recorder, show).follow(child)
+        return _make_end(account, looks, recorder, "the command has ended")
     finally:
         looks.close()
 
@@ -120,7 +120,7 @@ def _follow(
 def watch_process(target: Target, wish: WatchOptions, show: Show, seconds: float | None) -> WatchEnd:
     """Watch a process that runs already, until it ends, a signal comes, or `seconds` are over."""
     recorder = Recorder(wish.record) if wish.record else None
-    sampler = _sampler(wish)
+    sampler = _open_sampler(wish)
     signals = Signals()
     looks = None
     try:
@@ -145,8 +145,8 @@ def watch_process(target: Target, wish: WatchOptions, show: Show, seconds: float
         account = Account(watched)
         if recorder is not None:
             recorder.begin(watched)
-        ended = _loop(looks, account, signals, recorder, show).attend(seconds)
-        return _seen(account, looks, recorder, ended)
+        ended = _run_loop(looks, account, signals, recorder, show).attend(seconds)
+        return _make_end(account, looks, recorder, ended)
     finally:
         if looks is not None:
             looks.close()
@@ -164,10 +164,10 @@ def watch_record(path: str, wish: WatchOptions) -> WatchEnd:
     account = Account(watched)
     for tick in ticks:
         account.add(tick)
-    return WatchEnd(account.settled(), "the record ends")
+    return WatchEnd(account.settle(), "the record ends")
 
 
-def _sampler(wish: WatchOptions) -> GpuSampler:
+def _open_sampler(wish: WatchOptions) -> GpuSampler:
     if wish.trace:
         from hosttune.host.console import load
         from hosttune.measure.gpu.replay import ReplaySampler, parse
@@ -176,7 +176,7 @@ def _sampler(wish: WatchOptions) -> GpuSampler:
     return open_sampler(wish.gpus)
 
 
-def _loop(looks: Looks, account: Account, signals: Signals, recorder: Recorder | None, show: Show) -> Loop:
+def _run_loop(looks: Looks, account: Account, signals: Signals, recorder: Recorder | None, show: Show) -> Loop:
     def on_tick(tick: Tick) -> None:
         if recorder is not None:
             recorder.add(tick)
@@ -185,7 +185,7 @@ def _loop(looks: Looks, account: Account, signals: Signals, recorder: Recorder |
     return Loop(looks, account, signals, on_tick=on_tick, on_stop=show.stop)
 
 
-def _seen(account: Account, looks: Looks, recorder: Recorder | None, ended: str) -> WatchEnd:
+def _make_end(account: Account, looks: Looks, recorder: Recorder | None, ended: str) -> WatchEnd:
     account.watched = replace(
         account.watched,
         cpus_evidence=looks.limits.reason,
@@ -194,11 +194,11 @@ def _seen(account: Account, looks: Looks, recorder: Recorder | None, ended: str)
     )
     account.kills, account.memory = looks.memory.kills(), account.memory or looks.memory.look()
     notes = (recorder.problem,) if recorder is not None and recorder.problem else ()
-    return WatchEnd(account.settled(), ended, notes)
+    return WatchEnd(account.settle(), ended, notes)
 
 
 def _wait(child: Child, signals: Signals) -> int:
-    """The status of a command that nobody watches any more; signals are passed on."""
+    """The status of a command that no one watches any more; signals are passed on."""
     while not child.reap():
         found = signals.wait(1.0)
         if found is not None:

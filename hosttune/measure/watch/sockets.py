@@ -50,7 +50,7 @@ def tcp_sockets() -> dict[int, OpenSocket]:
     found: dict[int, OpenSocket] = {}
     for family in (socket.AF_INET, socket.AF_INET6):
         request = struct.pack("=BBBxI48x", family, socket.IPPROTO_TCP, 1 << (_INFO - 1), 0xFFFFFFFF)
-        for body in _dump(request):
+        for body in _dump_sockets(request):
             if (one := tcp_socket(body)) is not None:
                 found[one.inode] = one
     return found
@@ -59,10 +59,10 @@ def tcp_sockets() -> dict[int, OpenSocket]:
 def unix_sockets() -> dict[int, OpenSocket]:
     """By inode; none where this kernel does not list them (CONFIG_UNIX_DIAG)."""
     found = {}
-    for body in _dump(struct.pack("=BBxxIII8x", socket.AF_UNIX, 0, 0xFFFFFFFF, 0, _SHOW_PEER)):
+    for body in _dump_sockets(struct.pack("=BBxxIII8x", socket.AF_UNIX, 0, 0xFFFFFFFF, 0, _SHOW_PEER)):
         if len(body) >= 16:
             inode = struct.unpack_from("=I", body, 4)[0]
-            peer = _attributes(body[16:]).get(_PEER, b"")
+            peer = _parse_attributes(body[16:]).get(_PEER, b"")
             found[inode] = OpenSocket(inode, peer=struct.unpack("=I", peer[:4])[0] if len(peer) >= 4 else 0)
     return found
 
@@ -74,21 +74,21 @@ def tcp_socket(body: bytes) -> OpenSocket | None:
     family, state = body[0], body[1]
     local_port, remote_port = struct.unpack_from(">HH", body, 4)
     size = 4 if family == socket.AF_INET else 16
-    local, remote = (_address(body[start : start + size]) for start in (8, 24))
-    info = _attributes(body[72:]).get(_INFO, b"")
+    local, remote = (_format_address(body[start : start + size]) for start in (8, 24))
+    info = _parse_attributes(body[72:]).get(_INFO, b"")
     received = struct.unpack_from("=Q", info, _RECEIVED_AT)[0] if len(info) >= _RECEIVED_AT + 8 else None
     inode = struct.unpack_from("=I", body, 68)[0]
     return OpenSocket(inode, f"{local}:{local_port}", f"{remote}:{remote_port}", 0, received, state == _LISTEN)
 
 
-def _address(packed: bytes) -> str:
+def _format_address(packed: bytes) -> str:
     address = ipaddress.ip_address(packed)
     if isinstance(address, ipaddress.IPv6Address):
         return str(address.ipv4_mapped) if address.ipv4_mapped else f"[{address}]"
     return str(address)
 
 
-def _attributes(content: bytes) -> dict[int, bytes]:
+def _parse_attributes(content: bytes) -> dict[int, bytes]:
     found: dict[int, bytes] = {}
     while len(content) >= _ATTRIBUTE.size:
         size, kind = _ATTRIBUTE.unpack_from(content)
@@ -99,7 +99,7 @@ def _attributes(content: bytes) -> dict[int, bytes]:
     return found
 
 
-def _dump(request: bytes) -> Iterator[bytes]:
+def _dump_sockets(request: bytes) -> Iterator[bytes]:
     """The bodies of the answers; it ends early where the kernel refuses, or answers nothing in time."""
     try:
         line = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _NETLINK_SOCK_DIAG)

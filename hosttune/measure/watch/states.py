@@ -17,10 +17,10 @@ from hosttune.measure.watch.tick import (
     LimitKind,
     Tick,
     Want,
+    find_pressure,
     gpu_percent,
     others_cores,
     power_percent,
-    pressure,
     room_percent,
 )
 
@@ -82,7 +82,7 @@ class Limits:
     stolen_enter: float = 15  # of the CPUs that the job may use
     stolen_leave: float = 8
     others_least: float = 0.25  # cores
-    others_room: float = 35  # percent that is free: with more, nobody is kept from a CPU by others
+    others_room: float = 35  # percent that is free: with more, no one is kept from a CPU by others
     line_share: float = 0.3  # of the job's cores, those of processes that come and go
     line_most: float = 0.5
     whole: float = 0.15  # cores about a whole number
@@ -131,14 +131,14 @@ def step(held: HeldState, tick: Tick) -> HeldState:
 
 
 def _is_memory(tick: Tick, *, held: bool) -> bool:
-    seen = pressure(tick)
+    seen = find_pressure(tick)
     some = seen.memory_some if seen else None
     swapped = tick.host.swapped_in_pages if tick.host else None
     limit = LIMITS.memory_leave if held else LIMITS.memory_enter
     if _at_least(some, limit):
         return True
     if tick.job is not None and some is not None and some < LIMITS.memory_none:
-        return False  # the pages that the host swaps in are somebody else's
+        return False  # the pages that the host swaps in are someone else's
     return swapped is not None and swapped > LIMITS.swapped_in_pages
 
 
@@ -157,14 +157,14 @@ def _is_disk(tick: Tick, *, held: bool) -> bool:
         return True
     if _has_io_pressure(tick, held=held):
         return tick.job is not None or (_touches_devices(tick) is not False and not _always_runs(tick))
-    seen = pressure(tick)
+    seen = find_pressure(tick)
     if seen is None or (seen.io_full is None and seen.io_some is None):
         return _is_blocked(tick, held=held) and bool(_touches_devices(tick))
     return _waits_for_writes(tick, held=held)
 
 
 def _has_io_pressure(tick: Tick, *, held: bool) -> bool:
-    seen = pressure(tick)
+    seen = find_pressure(tick)
     full, some = (LIMITS.io_full_leave, LIMITS.io_some_leave) if held else (LIMITS.io_full_enter, LIMITS.io_some_enter)
     return seen is not None and (_at_least(seen.io_full, full) or _at_least(seen.io_some, some))
 
@@ -218,7 +218,7 @@ def _is_blocked(tick: Tick, *, held: bool) -> bool:
 
 def _is_short_of_cpu(tick: Tick, *, held: bool) -> bool:
     """The job's own pressure decides. That the host has no CPU free counts only for a job that needs one."""
-    seen, room = pressure(tick), room_percent(tick)
+    seen, room = find_pressure(tick), room_percent(tick)
     is_pressed = _at_least(seen.cpu_some if seen else None, LIMITS.cpu_leave if held else LIMITS.cpu_enter)
     if is_pressed and tick.job is not None:
         return True
@@ -334,7 +334,7 @@ def _threads_queue(tick: Tick) -> bool:
 
 
 def _is_line_without_delay(tick: Tick) -> bool:
-    """Processes that come and go do most of the work, so that nobody adds up their delay, and none of them waits for
+    """Processes that come and go do most of the work, so that no one adds up their delay, and none of them waits for
     what is outside of the job."""
     tree, host = tick.tree, tick.host_pressure
     if tree is None or tree.cores is None or tree.line_cores is None or tree.cores < LIMITS.active_cores:
@@ -405,7 +405,7 @@ def main_computes(tick: Tick, *, held: bool = False) -> bool:
 
 
 def _is_idle(tick: Tick, *, held: bool) -> bool:  # noqa: ARG001 - as its neighbours
-    """It waits for nothing, or for what nobody can see."""
+    """It waits for nothing, or for what no one can see."""
     if tick.wait is not None and tick.wait.kind is not Want.TIMER:
         return False
     percent = gpu_percent(tick)
@@ -438,7 +438,7 @@ def _is_wait(tick: Tick, *, held: bool) -> bool:  # noqa: ARG001 - as its neighb
         return True  # it was seen to wait for that; the CPUs that others use it does not miss
     if room < LIMITS.room_some:
         return False
-    seen = pressure(tick)
+    seen = find_pressure(tick)
     if seen is None:
         return not tree.blocked
     return not (
@@ -483,7 +483,7 @@ def trust(state: State, tick: Tick) -> Trust:
     if state in {State.GPU, State.COLD_GPU}:
         is_held = not tick.gpus_are_its and any(gpu.pids for gpu in tick.gpus or ())
         if is_held or tick.gpu_others:
-            return Trust.LOW  # somebody is on them, as far as is known not the job, or not alone: whose kernels ran?
+            return Trust.LOW  # someone is on them, as far as is known not the job, or not alone: whose kernels ran?
         # Utilization alone says that some kernel ran; power beside it says that it worked.
         return Trust.HIGH if tick.gpus_are_its and power_percent(tick) is not None else Trust.MEDIUM
     if state is State.LIMIT:  # the kernel counts what a quota took; what an affinity took follows from who is busy

@@ -1,4 +1,4 @@
-"""The process that somebody wants watched: is it there, whose is it, what can be seen of it."""
+"""The process that someone wants watched: is it there, whose is it, what can be seen of it."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def find(pid: int, *, proc: str = "/proc") -> Target:
     content = content_of(f"{proc}/{pid}/stat")
     stat = process_stat(content or b"")
     if stat is None:
-        raise _missing(pid)
+        raise _make_missing(pid)
     if pid == os.getpid():
         raise HosttuneError("that is this very process", hint="name the process of the job")
-    words = _words(f"{proc}/{pid}/cmdline")
+    words = _read_words(f"{proc}/{pid}/cmdline")
     if _KTHREADD in {pid, stat.parent} and not words:
         raise HosttuneError(f"{pid} ({stat.name}) is a thread of the kernel", hint="name the process of the job")
     status = (content_of(f"{proc}/{pid}/status") or b"").decode("utf-8", "replace")
@@ -47,18 +47,22 @@ def find(pid: int, *, proc: str = "/proc") -> Target:
         raise HosttuneError(f"{pid} is a thread of process {group}", hint=f"watch that one: --pid {group}")
     if stat.state in "ZX":
         raise HosttuneError(f"{pid} ({stat.name}) has ended and only waits for its parent to notice")
-    environment = _environment(f"{proc}/{pid}/environ")
+    environment = _read_environment(f"{proc}/{pid}/environ")
     uptime = float((content_of(f"{proc}/uptime") or b"0").split()[0])
     note = ""
     if content_in_time(f"{proc}/{pid}/io") is None:
-        owner = _user(int(fields.get("Uid", "0").split()[0]))
+        owner = _name_user(int(fields.get("Uid", "0").split()[0]))
         note = f"it runs as {owner}: what it reads is not visible" + ("; sudo shows it" if os.geteuid() else " here")
     return Target(
-        pid, mask_command(tuple(words)), uptime - stat.started / os.sysconf("SC_CLK_TCK"), _visible(environment), note
+        pid,
+        mask_command(tuple(words)),
+        uptime - stat.started / os.sysconf("SC_CLK_TCK"),
+        _find_visible(environment),
+        note,
     )
 
 
-def _missing(pid: int) -> HosttuneError:
+def _make_missing(pid: int) -> HosttuneError:
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -73,27 +77,27 @@ def _missing(pid: int) -> HosttuneError:
     return HosttuneError(f"process {pid} has just ended, or /proc is not mounted")
 
 
-def _user(uid: int) -> str:
+def _name_user(uid: int) -> str:
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
         return f"user {uid}"
 
 
-def _words(path: str) -> list[str]:
+def _read_words(path: str) -> list[str]:
     try:
         return command_of(path, *COMMAND, head_in_time)[0]
     except OSError:
         return []
 
 
-def _environment(path: str) -> bytes | None:
+def _read_environment(path: str) -> bytes | None:
     """The whole entries at its beginning."""
     content = content_in_time(path)
     return content if content is None else content.rpartition(b"\0")[0]
 
 
-def _visible(environment: bytes | None) -> str | None:
+def _find_visible(environment: bytes | None) -> str | None:
     for entry in (environment or b"").split(b"\0"):
         name, _, value = entry.partition(b"=")
         if name == b"CUDA_VISIBLE_DEVICES":
@@ -101,7 +105,7 @@ def _visible(environment: bytes | None) -> str | None:
     return None
 
 
-def scoped(argv: tuple[str, ...]) -> tuple[str, ...]:
+def put_in_scope(argv: tuple[str, ...]) -> tuple[str, ...]:
     """The command in a transient scope of systemd's: a control group of its own, so that its pressure is its own.
 
     systemd-run --scope becomes the command, so process, input and output stay ours (systemd-run(1)). Raises

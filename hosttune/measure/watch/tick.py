@@ -15,7 +15,7 @@ from hosttune.measure.watch.programs import Workload
 
 
 class Want(str, Enum):
-    """What a job sleeps on: `each other` are its own tasks, with nobody outside of it."""
+    """What a job sleeps on: `each other` are its own tasks, with no one outside of it."""
 
     NETWORK = "network"
     LOCK = "lock"
@@ -204,7 +204,7 @@ class Tick:
     tree: TreeTick | None = None
     disks: tuple[DiskTick, ...] | None = None
     gpus: tuple[GpuSample, ...] | None = None  # the job's; () where the machine has none, None where none is visible
-    gpus_are_its: bool = False  # its processes hold memory there, or somebody said so; else all are shown
+    gpus_are_its: bool = False  # its processes hold memory there, or someone said so; else all are shown
     gpu_others: tuple[GpuUser, ...] = ()  # who else is on them, as far as this is known
     others: tuple[Other, ...] | None = None  # the busiest processes that are not the job's; looked up now and then
     mounts: tuple[Mounted, ...] | None = None  # that its open files lie on; looked up now and then
@@ -223,29 +223,29 @@ class Tick:
 T = TypeVar("T")
 
 
-def rounded(value: T) -> T:
+def round_tick(value: T) -> T:
     """A tick, or a part of it, with figures of at most three decimals: what is judged is what a record holds."""
-    return cast("T", _rounded(value))
+    return cast("T", _round_value(value))
 
 
-def _rounded(value: Any) -> Any:
+def _round_value(value: Any) -> Any:
     if isinstance(value, float):
         return round(value, 3)
     if isinstance(value, tuple):
-        return tuple(_rounded(item) for item in value)
+        return tuple(_round_value(item) for item in value)
     if is_dataclass(value) and not isinstance(value, type):
-        return type(value)(**{field.name: _rounded(getattr(value, field.name)) for field in fields(value)})
+        return type(value)(**{field.name: _round_value(getattr(value, field.name)) for field in fields(value)})
     return value
 
 
 def gpu_percent(tick: Tick) -> float | None:
     """The mean utilization of the job's GPUs that tell one."""
-    return _mean([gpu.util_percent for gpu in tick.gpus or () if not gpu.lost])
+    return _compute_mean([gpu.util_percent for gpu in tick.gpus or () if not gpu.lost])
 
 
 def power_percent(tick: Tick) -> float | None:
     """The mean of power against its limit, over the job's GPUs that tell both."""
-    return _mean([
+    return _compute_mean([
         100 * gpu.power_w / gpu.power_limit_w
         for gpu in tick.gpus or ()
         if not gpu.lost and gpu.power_w is not None and gpu.power_limit_w
@@ -274,11 +274,11 @@ def is_file_server(what: str) -> bool:
     return what in {FILE_SERVER, FUSE_SERVER} or what.endswith(THROUGH_FUSE)
 
 
-def pressure(tick: Tick) -> Pressure | None:
+def find_pressure(tick: Tick) -> Pressure | None:
     """The job's own pressure, or the host's."""
     return tick.job or tick.host_pressure
 
 
-def _mean(values: list[float | None] | list[float]) -> float | None:
+def _compute_mean(values: list[float | None] | list[float]) -> float | None:
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if known else None

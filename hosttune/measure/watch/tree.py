@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from hosttune.host.bounded import process_ids
-from hosttune.measure.watch.counting import Sums, sums
-from hosttune.measure.watch.family import Family, Member, family, is_worker
+from hosttune.measure.watch.counting import Sums, compute_sums
+from hosttune.measure.watch.family import Family, Member, is_worker, sort_family
 from hosttune.measure.watch.kept import content_of
 from hosttune.measure.watch.parse import ProcessStat, process_stat
 from hosttune.measure.watch.process import FILES, WatchedProcess
@@ -41,7 +41,7 @@ class Tree:
         self._is_cut = False  # it has more processes than are watched
         self._follows_group = follows_group
         self._looks = 0
-        self._last_look = _now()
+        self._last_look = _read_now()
         self._known: frozenset[int] = frozenset()  # at the last look
         self._most_kept = max(8, (resource.getrlimit(resource.RLIMIT_NOFILE)[0] - _SPARE_FILES) // FILES)
         self._has_lists = True
@@ -60,7 +60,7 @@ class Tree:
         that hold memory of a GPU.
         """
         before = {pid: one.counters for pid, one in self.members.items() if one.counters}
-        last_look, self._last_look = self._last_look, _now()
+        last_look, self._last_look = self._last_look, _read_now()
         for pid in [pid for pid, one in self.members.items() if not one.look()]:
             del self.members[pid]
         self._known = frozenset(self.members)
@@ -74,7 +74,7 @@ class Tree:
         if not self.members:
             return None
         now = {pid: one.counters for pid, one in self.members.items() if one.counters}
-        return self._tick(seconds, sums(before, now, last_look), on_gpu)
+        return self._tick(seconds, compute_sums(before, now, last_look), on_gpu)
 
     def close(self) -> None:
         for one in self.members.values():
@@ -137,7 +137,7 @@ class Tree:
         for one in alive:
             one.cores = done.own.get(one.pid, 0) / hertz / seconds
         who = [Member(one.pid, one.counters.stat.parent, one.command, one.cores) for one in alive if one.counters]
-        self.family = family(who, self.root, on_gpu)
+        self.family = sort_family(who, self.root, on_gpu)
         by_pid = {one.pid: one for one in who}
         new = [one for one in who if one.pid not in self._known and one.parent in by_pid]
         mains = [one.cores for one in alive if one.pid in self.family.mains]
@@ -186,6 +186,6 @@ class Tree:
         return busiest.counters.stat.name
 
 
-def _now() -> int:
+def _read_now() -> int:
     """Clock ticks since boot, as processes count their start."""
     return int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))

@@ -6,8 +6,8 @@ from enum import Enum
 
 from hosttune.frozen import frozen
 from hosttune.measure.watch.account import Account
-from hosttune.measure.watch.gaps import gaps
-from hosttune.measure.watch.history import HOLDS, Segment, segments
+from hosttune.measure.watch.gaps import describe_gaps
+from hosttune.measure.watch.history import HOLDS, Segment, cut_segments
 from hosttune.measure.watch.states import State, Trust
 from hosttune.measure.watch.tick import CpuLimit, Want, is_file_server
 
@@ -73,10 +73,10 @@ class WatchVerdict:
 
 def judge(account: Account) -> WatchVerdict:
     """The verdict on what was added up so far."""
-    shares = _shares(account)
-    cuts = segments(account.history.points)
-    outcome, state = _outcome(account, shares, cuts)
-    confidence = _confidence(account, state, outcome)
+    shares = _compute_shares(account)
+    cuts = cut_segments(account.history.points)
+    outcome, state = _decide_outcome(account, shares, cuts)
+    confidence = _judge_confidence(account, state, outcome)
     return WatchVerdict(
         outcome=outcome,
         state=state,
@@ -93,11 +93,11 @@ def judge(account: Account) -> WatchVerdict:
         paused_s=account.paused_s,
         seconds=account.seconds,
         not_the_cause=_not_the_cause(account, shares),
-        would_decide=() if confidence is Confidence.HIGH or outcome is VerdictKind.IDLE else gaps(account),
+        would_decide=() if confidence is Confidence.HIGH or outcome is VerdictKind.IDLE else describe_gaps(account),
     )
 
 
-def _shares(account: Account) -> tuple[Share, ...]:
+def _compute_shares(account: Account) -> tuple[Share, ...]:
     sums: dict[State, float] = {}
     for (state, _), seconds in account.states.items():
         sums[state] = sums.get(state, 0.0) + seconds
@@ -105,7 +105,7 @@ def _shares(account: Account) -> tuple[Share, ...]:
     return tuple(Share(state, sums[state] / account.counted_s, account.runs[state].longest_s) for state in ordered)
 
 
-def _outcome(
+def _decide_outcome(
     account: Account, shares: tuple[Share, ...], cuts: tuple[Segment, ...]
 ) -> tuple[VerdictKind, State | None]:  # fmt: skip
     if account.counted_s >= SHORTEST_RUN_S and account.idle_s > HOLDS * account.counted_s:
@@ -130,7 +130,7 @@ def _comes_in_turns(account: Account, top: Share) -> bool:
     return is_wait and top.share >= MOSTLY and top.share * account.counted_s >= 2 * SHORTEST_RUN_S
 
 
-def _confidence(account: Account, state: State | None, outcome: VerdictKind) -> Confidence:
+def _judge_confidence(account: Account, state: State | None, outcome: VerdictKind) -> Confidence:
     """What 80 % of the state's seconds carry; short watches and mixtures at most medium."""
     if state is None or outcome in {VerdictKind.UNDECIDED, VerdictKind.IDLE}:
         return Confidence.LOW

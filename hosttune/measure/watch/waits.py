@@ -93,8 +93,8 @@ def wait_of(sleepers: Iterable[Sleeper], ends: Ends) -> Wait | None:
     None where nothing sleeps, or on nothing that is known. A lock in memory (futex(2)) is one when no task of the job
     sleeps on anything else: pools of threads sleep so too, until there is work.
     """
-    ours = _inodes(ends.links)
-    found = [_single(one, ends, ours) for one in sleepers]
+    ours = _list_inodes(ends.links)
+    found = [_judge_sleeper(one, ends, ours) for one in sleepers]
     for kind in (Want.NETWORK, Want.LOCK, Want.PEER, Want.TIMER, Want.EACH_OTHER):
         known = [one for one in found if one is not None and one.kind is kind]
         if known and all(one == _IN_MEMORY for one in known):
@@ -104,24 +104,24 @@ def wait_of(sleepers: Iterable[Sleeper], ends: Ends) -> Wait | None:
     return None
 
 
-def _single(one: Sleeper, ends: Ends, ours: Container[tuple[str, int]]) -> Wait | None:
+def _judge_sleeper(one: Sleeper, ends: Ends, ours: Container[tuple[str, int]]) -> Wait | None:
     kind = mark(one.channel)
     links = ends.links.get(one.pid, {})
     file = links.get(one.file) if one.file is not None else None
     if kind == Task.NETWORK:
         if one.channel.startswith(_FILE_SERVERS):
             return Wait(Want.NETWORK, FILE_SERVER)
-        return _network([file] if file else links.values(), ends) or Wait(Want.NETWORK)
+        return _find_network([file] if file else links.values(), ends) or Wait(Want.NETWORK)
     if kind == Task.LOCK:
         return Wait(Want.LOCK, _lock_name(file))
     if kind == Task.PEER and one.channel.startswith(_FUSE):
         return Wait(Want.PEER, f"the server of {file}{THROUGH_FUSE}" if file else FUSE_SERVER)
     if kind == Task.PEER:
-        return _peer([file] if file else links.values(), ends, ours) or Wait(Want.PEER)
+        return _find_peer([file] if file else links.values(), ends, ours) or Wait(Want.PEER)
     if kind == Task.PIPE:
-        return _pipe(file, links, ours)
+        return _judge_pipe(file, links, ours)
     if kind == Task.POLL:
-        return _network(links.values(), ends) or _polled(links, ends, ours)
+        return _find_network(links.values(), ends) or _judge_poll(links, ends, ours)
     return {Task.TIMER: Wait(Want.TIMER), Task.FUTEX: _IN_MEMORY}.get(kind)
 
 
@@ -129,9 +129,9 @@ def _lock_name(file: str | None) -> str:
     return file if file and file.startswith("/") else ""
 
 
-def _network(files: Iterable[str | None], ends: Ends) -> Wait | None:
-    """A connection to somebody who is not of the job; None where there is none."""
-    own = {ends.tcp[key[1]].local for key in _inodes(ends.links) if key[1] in ends.tcp}
+def _find_network(files: Iterable[str | None], ends: Ends) -> Wait | None:
+    """A connection to someone who is not of the job; None where there is none."""
+    own = {ends.tcp[key[1]].local for key in _list_inodes(ends.links) if key[1] in ends.tcp}
     for link in files:
         key = inode_of(link or "")
         found = ends.tcp.get(key[1]) if key is not None and key[0] == "socket" else None
@@ -140,7 +140,7 @@ def _network(files: Iterable[str | None], ends: Ends) -> Wait | None:
     return None
 
 
-def _peer(files: Iterable[str | None], ends: Ends, ours: Container[tuple[str, int]]) -> Wait | None:
+def _find_peer(files: Iterable[str | None], ends: Ends, ours: Container[tuple[str, int]]) -> Wait | None:
     """A socket of this host: whether the other end is the job's own."""
     seen = None
     for link in files:
@@ -155,7 +155,7 @@ def _peer(files: Iterable[str | None], ends: Ends, ours: Container[tuple[str, in
     return seen
 
 
-def _pipe(file: str | None, links: Mapping[int, str], ours: Container[tuple[str, int]]) -> Wait:
+def _judge_pipe(file: str | None, links: Mapping[int, str], ours: Container[tuple[str, int]]) -> Wait:
     """A pipe whose other end the job holds too is its own."""
     if file and file.startswith("/"):
         return Wait(Want.PEER, f"the pipe {file}")
@@ -169,9 +169,9 @@ def _other_end(key: tuple[str, int]) -> tuple[str, int]:
     return ("pipe" if key[0] == "pipe>" else "pipe>", key[1])
 
 
-def _polled(links: Mapping[int, str], ends: Ends, ours: Container[tuple[str, int]]) -> Wait:
+def _judge_poll(links: Mapping[int, str], ends: Ends, ours: Container[tuple[str, int]]) -> Wait:
     """poll(2) without a connection: a peer of this host, the job itself, or a timer alone."""
-    peer = _peer((link for number, link in links.items() if number > 2), ends, ours)
+    peer = _find_peer((link for number, link in links.items() if number > 2), ends, ours)
     if peer is not None and peer.kind is Want.PEER:
         return peer
     keys = [key for number, link in links.items() if number > 2 and (key := inode_of(link)) and key[0] == "pipe"]
@@ -184,7 +184,7 @@ def _polled(links: Mapping[int, str], ends: Ends, ours: Container[tuple[str, int
     return Wait(Want.NETWORK) if unknown else Wait(Want.TIMER)
 
 
-def _inodes(links: Mapping[int, Mapping[int, str]]) -> set[tuple[str, int]]:
+def _list_inodes(links: Mapping[int, Mapping[int, str]]) -> set[tuple[str, int]]:
     """The ends of pipes and the sockets that the job holds."""
     return {key for one in links.values() for link in one.values() if (key := inode_of(link)) is not None}
 
@@ -212,7 +212,7 @@ class Waits:
 
     def _count(self, links: Mapping[int, Mapping[int, str]], tcp: Mapping[int, OpenSocket]) -> None:
         counts = {}
-        for kind, inode in _inodes(links):
+        for kind, inode in _list_inodes(links):
             received = tcp[inode].received if kind == "socket" and inode in tcp else None
             if received is not None:
                 counts[inode] = received

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.errors import Refused
 from hosttune.host.door import Stat
-from hosttune.resources.containers.docker_file import PRESENT, DaemonJson, document
+from hosttune.resources.containers.docker_file import PRESENT, DaemonJson, parse_document
 from hosttune.values import ABSENT, FileValue, Unreadable
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class DockerConfigAddress(DaemonJson):
         if change.after is not ABSENT:
             writer.replace(name, FileValue(b"{}\n"), expected=ABSENT)
             return
-        root = document(content) if isinstance(content, bytes) else content
+        root = parse_document(content) if isinstance(content, bytes) else content
         if not isinstance(content, bytes) or isinstance(root, Unreadable) or not hasattr(root, "members"):
             raise Refused(f"{name} stays: it cannot be read")
         if root.members:

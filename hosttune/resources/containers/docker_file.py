@@ -26,7 +26,7 @@ _DOCKERD = ("/usr/bin/dockerd", "/usr/sbin/dockerd", "/usr/local/bin/dockerd")
 VALIDATE_TIMEOUT_S = 30.0
 
 
-def keys(name: str) -> tuple[str, ...]:
+def split_keys(name: str) -> tuple[str, ...]:
     """`log-opts/max-size` -> its keys (as a JSON pointer, RFC 6901, without the slash before it)."""
     return tuple(part.replace("~1", "/").replace("~0", "~") for part in name.split("/"))
 
@@ -35,12 +35,12 @@ def name_of(path: tuple[str, ...]) -> str:
     return "/".join(part.replace("~", "~0").replace("/", "~1") for part in path)
 
 
-def spelled(data: object) -> str:
+def spell_value(data: object) -> str:
     """A value as it is compared and shown."""
     return dumps(data, sort_keys=True, ensure_ascii=False)
 
 
-def document(content: bytes) -> Node | Unreadable:
+def parse_document(content: bytes) -> Node | Unreadable:
     """What the file holds, or where it is no JSON."""
     try:
         return parse(content.decode("utf-8"))
@@ -74,11 +74,11 @@ class DockerDaemonAddress(DaemonJson):
         content = reader.read(PATH)
         if not isinstance(content, bytes):
             return content
-        root = document(content)
+        root = parse_document(content)
         if isinstance(root, Unreadable):
             return root
-        member = get(root, keys(name))
-        return spelled(member.value.data) if member else ABSENT
+        member = get(root, split_keys(name))
+        return spell_value(member.value.data) if member else ABSENT
 
     def write(self, writer: Writer, change: Change) -> None:
         name = change.address.name
@@ -88,7 +88,7 @@ class DockerDaemonAddress(DaemonJson):
             raise Conflict(message, hint="run the plan again")
         text = content.decode("utf-8") if isinstance(content, bytes) else "{}\n"
         try:
-            path = keys(name)
+            path = split_keys(name)
             new = put(text, path, loads(change.after)) if isinstance(change.after, str) else drop(text, path)
         except ValueError as error:
             raise Refused(f"{PATH}: {error}") from None
@@ -100,12 +100,12 @@ class DockerDaemonAddress(DaemonJson):
         merged: dict[str, Any] = {}
         for change in changes:
             at = merged
-            *above, last = keys(change.address.name)
+            *above, last = split_keys(change.address.name)
             for key in above if change.after is not ABSENT else ():
                 at = at.setdefault(key, {})
             if change.after is not ABSENT:
                 at[last] = loads(str(change.after))
-        gone = [".".join(keys(change.address.name)) for change in changes if change.after is ABSENT]
+        gone = [".".join(split_keys(change.address.name)) for change in changes if change.after is ABSENT]
         steps: list[str] = [CommandLine(f"merge {dumps(merged)} into {PATH}")] if merged else []
         steps += [f"take {', '.join(gone)} out of {PATH}, and objects that are empty then"] if gone else []
         return [*steps, CommandLine(f"dockerd --validate --config-file={PATH}")]

@@ -50,7 +50,7 @@ def has(arguments: Iterable[str], wanted: str) -> bool:
     return any(its == key and set(parts) <= set(others) for its, others in map(split, arguments))
 
 
-def contradicts(argument: str, wanted: str, patterns: Iterable[str] = ()) -> bool:
+def contradicts_wanted(argument: str, wanted: str, patterns: Iterable[str] = ()) -> bool:
     """Whether an argument says otherwise: another value of the same key, or one that the rule names by a pattern."""
     if any(fits_glob(argument, pattern) for pattern in patterns):
         return True
@@ -69,7 +69,7 @@ def arguments_in(value: Value) -> tuple[str, ...]:
     return tuple(word for found in _OURS.finditer(text) for word in found[1].split())
 
 
-def unproven(reader: Reader) -> str:
+def describe_unproven(reader: Reader) -> str:
     """Which argument of our drop-ins a normal entry of the menu lacks, as a phrase; empty when all are there."""
     settings = attempt(grub.arguments_of, reader)
     menu = reader.read(grub.MENU)
@@ -79,7 +79,7 @@ def unproven(reader: Reader) -> str:
     ours = [one for one in settings.all if one.path.startswith(OURS)]
     lacking = [
         f"line {entry.number} of {grub.MENU} lacks {one.value} ({one.place})"
-        for entry in grub.entries(menu.decode("utf-8", "replace"))
+        for entry in grub.parse_entries(menu.decode("utf-8", "replace"))
         for one in ours
         if not has(entry.arguments, one.value)
     ]
@@ -87,7 +87,7 @@ def unproven(reader: Reader) -> str:
 
 
 class KernelArgumentWish(WishKind):
-    """`- kernel-argument: iommu=pt`; `contradicts` names, with wildcards, what must not stand beside it."""
+    """`- kernel-argument: iommu=pt`; `contradicts_wanted` names, with wildcards, what must not stand beside it."""
 
     kind = "kernel-argument"
     fields: Mapping[str, FieldSpec] = {
@@ -97,27 +97,29 @@ class KernelArgumentWish(WishKind):
     activations = (Activation.REBOOT,)
 
     def addresses(self, wish: Wish, facts: Facts) -> tuple[Address, ...]:  # noqa: ARG002 - the interface of all kinds
-        return (_file(wish),)
+        return (_address_file(wish),)
 
     def compare(self, wishes: tuple[Wish, ...], context: Context) -> tuple[Finding, ...]:
         return in_dropins([_ArgumentComparison(wish, context) for wish in wishes], _compare_dropin)
 
     def writes(self, wishes: tuple[Wish, ...]) -> tuple[Change, ...]:
-        text = _text(wishes[0].rule, (wish.name for wish in wishes))
-        return (in_general(wishes[0], _file(wishes[0]), text, activation=Activation.REBOOT, triggers=_TRIGGERS),)
+        text = _render_text(wishes[0].rule, (wish.name for wish in wishes))
+        return (
+            in_general(wishes[0], _address_file(wishes[0]), text, activation=Activation.REBOOT, triggers=_TRIGGERS),
+        )
 
 
-def _file(wish: Wish) -> Address:
+def _address_file(wish: Wish) -> Address:
     return Address("file", dropin_path(grub.FOLDER, wish.rule, ".cfg"))
 
 
 def _compare_dropin(kept: list[_ArgumentComparison]) -> Dropin:
-    """Our drop-in holds what nobody else sets, of those wishes that nothing holds back."""
+    """Our drop-in holds what no one else sets, of those wishes that nothing holds back."""
     rule, names = kept[0].wish.rule, [look.wish.name for look in kept]
-    return compare_dropin(kept[0].path, _text(rule, names), rule, kept[0].context, Activation.REBOOT, _TRIGGERS)
+    return compare_dropin(kept[0].path, _render_text(rule, names), rule, kept[0].context, Activation.REBOOT, _TRIGGERS)
 
 
-def _text(rule: str, names: Iterable[str]) -> bytes:
+def _render_text(rule: str, names: Iterable[str]) -> bytes:
     return dropin_text(rule, (f'{grub.DEFAULT}="${grub.DEFAULT} {" ".join(dict.fromkeys(names))}"',))
 
 
@@ -143,16 +145,16 @@ class _ArgumentComparison(InDropin):
 
     @property
     def is_set_by_others(self) -> bool:
-        own = _file(self.wish).name
+        own = _address_file(self.wish).name
         return has((one.value for one in self.settings.all if one.path != own), self.wish.name)
 
     @property
     def path(self) -> str:
-        return _file(self.wish).name
+        return _address_file(self.wish).name
 
     @property
     def is_kept(self) -> bool:
-        """Whether our drop-in sets it, and nobody else."""
+        """Whether our drop-in sets it, and no one else."""
         return read_or_default(lambda: self.is_set and not self.is_set_by_others, otherwise=False)
 
     @or_unknown
@@ -160,15 +162,15 @@ class _ArgumentComparison(InDropin):
         """The answer, unless a drop-in is needed."""
         name = self.wish.name
         if not _ARGUMENT.fullmatch(name):
-            return self._held(HoldKind.REFUSED, f"{name!r} is no plain argument of the kernel")
+            return self._make_held(HoldKind.REFUSED, f"{name!r} is no plain argument of the kernel")
         entries = self.context.facts.grub_arguments.entries
         if not entries or self.context.facts.host.boot_loader == "systemd-boot":
             return self._without_grub()
         patterns = [str(pattern) for pattern in self.wish.fields.get("contradicts") or ()]
         for one in self.settings.all:
-            if contradicts(one.value, name, patterns):
+            if contradicts_wanted(one.value, name, patterns):
                 todo = f"take {one.value} out of {one.place}, then: sudo update-grub"
-                return self._held(HoldKind.REFUSED, f"{one.value} in {one.place} contradicts {name}", todo)
+                return self._make_held(HoldKind.REFUSED, f"{one.value} in {one.place} contradicts {name}", todo)
         return self._in_force(entries) if self.is_set else self._lost()
 
     def _in_force(self, entries: tuple[grub.KernelEntry, ...]) -> Finding:
@@ -178,20 +180,20 @@ class _ArgumentComparison(InDropin):
         place = next(one.place for one in self.settings.all if has((one.value,), name))
         if lacking:
             reason = f"{place} sets it, and line {lacking[0]} of {grub.MENU} lacks it"
-            return self._held(HoldKind.WAITING, "update-grub", "sudo update-grub", (reason,))
+            return self._make_held(HoldKind.WAITING, "update-grub", "sudo update-grub", (reason,))
         evidence = (f"{place} sets it, and all {len(entries)} entries of {grub.MENU} have it",)
         if not self.context.facts.reader.persistent_only and not self.is_running:
-            return self._held(HoldKind.WAITING, "a reboot", "reboot when nothing runs", evidence)
+            return self._make_held(HoldKind.WAITING, "a reboot", "reboot when nothing runs", evidence)
         now = ("the running kernel has it",) if self.is_running else ()
         return self._says(Verdict.OK, evidence=(*evidence, *now))
 
     def _lost(self) -> Finding | None:
         """Who assigns the arguments afresh in a file behind ours, so that ours would be lost."""
-        own = posixpath.basename(_file(self.wish).name)
+        own = posixpath.basename(_address_file(self.wish).name)
         for one in self.settings.afresh:
             if one.path.startswith(f"{grub.FOLDER}/") and one.file_name > own:
                 detail = f"{one.place}, which assigns {grub.DEFAULT} afresh"
-                return self._held(HoldKind.OWNED, detail, f"add {self.wish.name} there, then: sudo update-grub")
+                return self._make_held(HoldKind.OWNED, detail, f"add {self.wish.name} there, then: sudo update-grub")
         return None
 
     def _without_grub(self) -> Finding:

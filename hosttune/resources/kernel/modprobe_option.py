@@ -44,25 +44,25 @@ class ModprobeOptionWish(WishKind):
     activations = (Activation.REBOOT,)
 
     def addresses(self, wish: Wish, facts: Facts) -> tuple[Address, ...]:  # noqa: ARG002 - the interface of all kinds
-        return (_file(wish),)
+        return (_address_file(wish),)
 
     def compare(self, wishes: tuple[Wish, ...], context: Context) -> tuple[Finding, ...]:
         return in_dropins([_ModuleOptionComparison(wish, context) for wish in wishes], _compare_dropin)
 
     def writes(self, wishes: tuple[Wish, ...]) -> tuple[Change, ...]:
-        text = _text(wishes[0].rule, {wish.name: str(wish.bounds[0].value) for wish in wishes})
+        text = _render_text(wishes[0].rule, {wish.name: str(wish.bounds[0].value) for wish in wishes})
         is_early = any(wish.fields.get("early") is not False for wish in wishes)
         triggers = (Trigger("rebuild-initramfs"),) if is_early else ()
-        return (in_general(wishes[0], _file(wishes[0]), text, activation=Activation.REBOOT, triggers=triggers),)
+        return (in_general(wishes[0], _address_file(wishes[0]), text, activation=Activation.REBOOT, triggers=triggers),)
 
 
-def _file(wish: Wish) -> Address:
+def _address_file(wish: Wish) -> Address:
     return Address("file", dropin_path(FOLDER, wish.rule))
 
 
 def _compare_dropin(kept: list[_ModuleOptionComparison]) -> Dropin:
     wish = kept[0].wish
-    text = _text(wish.rule, {look.wish.name: look.wanted for look in kept})
+    text = _render_text(wish.rule, {look.wish.name: look.wanted for look in kept})
     early = [held for look in kept if (held := look.in_ram_disk) is not None and held.why]
     triggers = (Trigger("rebuild-initramfs"),) if early else ()
     dropin = compare_dropin(kept[0].path, text, wish.rule, kept[0].context, Activation.REBOOT, triggers)
@@ -72,7 +72,7 @@ def _compare_dropin(kept: list[_ModuleOptionComparison]) -> Dropin:
     return replace(dropin, change=replace(dropin.change, details=details))
 
 
-def _text(rule: str, values: Mapping[str, str]) -> bytes:
+def _render_text(rule: str, values: Mapping[str, str]) -> bytes:
     pairs = ((*name.partition(".")[::2], value) for name, value in values.items())
     return dropin_text(rule, (f"options {module} {key}={value}" for module, key, value in pairs))
 
@@ -101,7 +101,7 @@ class _ModuleOptionComparison(InDropin):
 
     @property
     def path(self) -> str:
-        return _file(self.wish).name
+        return _address_file(self.wish).name
 
     @property
     def is_kept(self) -> bool:
@@ -119,9 +119,11 @@ class _ModuleOptionComparison(InDropin):
         if parameter.is_loaded and parameter.is_built_in:
             module = self.wish.name.partition(".")[0]
             todo = f"put {self.wish.name}={self.wanted} on the kernel command line"
-            return self._held(HoldKind.REFUSED, f"{module} is built into this kernel, which reads no modprobe.d", todo)
+            return self._make_held(
+                HoldKind.REFUSED, f"{module} is built into this kernel, which reads no modprobe.d", todo
+            )
         if not parameter.settings or not same_value(self.wanted, parameter.settings[-1].value):
-            return self._owned() or self._left_out()
+            return self._find_owned() or self._left_out()
         return self._in_force()
 
     def _left_out(self) -> Finding | None:
@@ -131,10 +133,10 @@ class _ModuleOptionComparison(InDropin):
             return None
         argument = f"{self.wish.name}={self.wanted}"
         todo = f'set hostonly="yes" in /etc/dracut.conf.d, or put {argument} on the kernel command line'
-        return self._held(HoldKind.REFUSED, lacking, todo)
+        return self._make_held(HoldKind.REFUSED, lacking, todo)
 
-    def _owned(self) -> Finding | None:
-        own = _file(self.wish).name
+    def _find_owned(self) -> Finding | None:
+        own = _address_file(self.wish).name
         others = [one for one in self.parameter.settings if one.path != own]
         explicit = [one for one in others if not one.is_of_distribution]
         stronger = [one for one in others if one.line and one.file_name > posixpath.basename(own)]
@@ -145,7 +147,7 @@ class _ModuleOptionComparison(InDropin):
                 detail = f"{owned_place(one, owners)} ({self.wish.name} = {one.value})" if one.line else one.place
                 detail += over_words(others, owners)
                 way = way_over(one, MODPROBE, owners, f"`options {module} {key}={self.wanted}`")
-                return self._held(HoldKind.OWNED, detail, f"{way}, or ignore {self.wish.rule}")
+                return self._make_held(HoldKind.OWNED, detail, f"{way}, or ignore {self.wish.rule}")
         return None
 
     def _in_force(self) -> Finding:
@@ -154,13 +156,13 @@ class _ModuleOptionComparison(InDropin):
         live = self.parameter.live
         if not self.parameter.is_loaded:
             return self._says(Verdict.OK, evidence=(*evidence, "the module is not loaded now"))
-        applied = self.context.ledger.get(_file(self.wish)) if self.is_kept else None
+        applied = self.context.ledger.get(_address_file(self.wish)) if self.is_kept else None
         is_new = applied is not None and applied_since(applied, self.context.facts.kernel.booted_at)
         if live and same_value(self.wanted, live):
             return self._says(Verdict.OK, evidence=(*evidence, "the loaded module has it"))
         if live or is_new:
             now = f"the loaded module has {live}" if live else "the module was loaded before it was set"
-            return self._held(HoldKind.WAITING, "a reboot", "reboot when nothing runs", (*evidence, now))
+            return self._make_held(HoldKind.WAITING, "a reboot", "reboot when nothing runs", (*evidence, now))
         return self._says(Verdict.OK, evidence=(*evidence, "the loaded module does not show its value"))
 
     @property

@@ -1,7 +1,7 @@
 """sysctl values: the live one in /proc/sys and the drop-in that sets it at the next boot.
 
 Which file wins there is told by facts/kernel/sysctl_at_boot.py. So writing a drop-in is no success by itself: the file
-that wins is named, and an explicit value of somebody else is respected.
+that wins is named, and an explicit value of someone else is respected.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from hosttune.facts.precedence import SYSCTL, lost_words, over_words, owned_plac
 from hosttune.frozen import frozen
 from hosttune.host.twins import TWINS
 from hosttune.resources.base import OLD, AddressKind, FieldSpec, Operator, WishKind, action_between, in_general
-from hosttune.resources.bounds import nearest, satisfies, wants
+from hosttune.resources.bounds import choose_nearest, describe_wish, satisfies_wish
 from hosttune.resources.comparison import read_or_default
 from hosttune.resources.elsewhere import by_commands, by_tuned
 from hosttune.resources.file import compare_dropin, dropin_path, dropin_text, hand_edit
 from hosttune.resources.kernel.sysctl_keys import unknown_key
-from hosttune.resources.steps import CommandLine, each
+from hosttune.resources.steps import CommandLine, list_steps
 from hosttune.values import (
     ABSENT,
     Activation,
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from hosttune.values import Value
 
 
-def _live(reader: Reader, key: str) -> Value:
+def _read_live(reader: Reader, key: str) -> Value:
     data = reader.read(proc_path(key))
     return " ".join(data.decode("utf-8", "replace").split()) if isinstance(data, bytes) else data
 
@@ -59,8 +59,8 @@ class SysctlAddress(AddressKind):
     is_live = True
 
     def read(self, reader: Reader, name: str) -> Value:
-        value = _live(reader, name)
-        if value == "0" and name in TWINS and isinstance(other := _live(reader, TWINS[name]), str):
+        value = _read_live(reader, name)
+        if value == "0" and name in TWINS and isinstance(other := _read_live(reader, TWINS[name]), str):
             return f"{TWINS[name]}={other}"
         return value
 
@@ -78,17 +78,17 @@ class SysctlAddress(AddressKind):
 
     def by_hand(self, changes: Sequence[Change]) -> Sequence[str]:
         """All together. vm.dirty_bytes may have to become vm.dirty_ratio=20 again."""
-        values = each(changes, lambda change: _pair(change.address.name, str(change.after)))
+        values = list_steps(changes, lambda change: _spell_pair(change.address.name, str(change.after)))
         return [CommandLine(f"sysctl -w {quoting.join(values)}")]
 
 
-def _pair(key: str, value: str) -> str:
+def _spell_pair(key: str, value: str) -> str:
     return value if "=" in value else f"{key}={value}"
 
 
 @frozen
 class _SysctlComparison:
-    """One key of a rule: where it stands and what it should become."""
+    """One key of a rule: where it is and what it should become."""
 
     wish: Wish
     live: Value
@@ -127,16 +127,16 @@ class SysctlWish(WishKind):
             else:
                 settings.append(answer)
         path = dropin_path("/etc/sysctl.d", wishes[0].rule)
-        return (*findings, *_findings(settings, path, context))
+        return (*findings, *_make_findings(settings, path, context))
 
     def doubt(self, name: str, entry: Mapping[str, Any]) -> str:
         return "" if "module" in entry else unknown_key(name)
 
     def writes(self, wishes: tuple[Wish, ...]) -> tuple[Change, ...]:
-        values = [(wish, nearest("", wish)) for wish in wishes]
+        values = [(wish, choose_nearest("", wish)) for wish in wishes]
         live = (in_general(wish, Address(self.kind, wish.name), value, before=OLD) for wish, value in values)
         path = dropin_path("/etc/sysctl.d", wishes[0].rule)
-        text = _text(wishes[0].rule, [(wish.name, value) for wish, value in values])
+        text = _render_text(wishes[0].rule, [(wish.name, value) for wish, value in values])
         return (*live, in_general(wishes[0], Address("file", path), text))
 
 
@@ -159,12 +159,12 @@ def _examine(wish: Wish, context: Context) -> _SysctlComparison | Finding:
     own = dropin_path("/etc/sysctl.d", wish.rule)
     others = [one for one in entries if one.path != own]
     boot = entries[-1] if entries else None
-    live_ok = context.facts.reader.persistent_only or satisfies(str(live), wish)
+    live_ok = context.facts.reader.persistent_only or satisfies_wish(str(live), wish)
     is_image = context.facts.reader.persistent_only
-    elsewhere = _elsewhere(wish, str(live), boot, context)
+    elsewhere = _find_elsewhere(wish, str(live), boot, context)
     is_kernels = boot is None and not is_image and live_ok and bool(wish.fields.get("kernel_default"))
     needs_no_file = elsewhere.is_enough if elsewhere else is_kernels
-    boot_ok = needs_no_file or (elsewhere is None and boot is not None and satisfies(boot.value, wish))
+    boot_ok = needs_no_file or (elsewhere is None and boot is not None and satisfies_wish(boot.value, wish))
     evidence: tuple[str, ...] = () if is_image else (f"now {live}",)
     nobody = "the kernel chooses it, no file sets it" if is_kernels else "no file sets it at boot"
     by_file = f"next boot {boot.value} ({boot.place})" if boot else nobody
@@ -175,16 +175,16 @@ def _examine(wish: Wish, context: Context) -> _SysctlComparison | Finding:
     evidence += lost_words(entries, SYSCTL, context.facts.file_owners, wish.name)
     hold, todo = Hold(), ""
     if not (live_ok and boot_ok):
-        hold, todo = _owner(wish, others, unread, elsewhere, context)
+        hold, todo = _find_owner(wish, others, unread, elsewhere, context)
         is_decided = boot is not None and not boot.is_of_distribution
         if todo and boot and is_decided and not is_image and boot.value.split() != str(live).split():
             todo = f"{todo}; what the files say is not in force now: sudo sysctl --system"
     return _SysctlComparison(
-        wish, live, nearest(str(live), wish), live_ok, boot_ok, needs_no_file, evidence, hold, todo
+        wish, live, choose_nearest(str(live), wish), live_ok, boot_ok, needs_no_file, evidence, hold, todo
     )
 
 
-def _elsewhere(wish: Wish, live: str, boot: Placed | None, context: Context) -> Elsewhere | None:
+def _find_elsewhere(wish: Wish, live: str, boot: Placed | None, context: Context) -> Elsewhere | None:
     """Who sets it when the files have been read: TuneD, or a command, which is looked for where no file will do. What
     an administrator's file says is said again by TuneD, and is his word against a command.
     """
@@ -194,12 +194,12 @@ def _elsewhere(wish: Wish, live: str, boot: Placed | None, context: Context) -> 
     words = facts.managers.tuned_sysctl_values.get(wish.name)
     if found := by_tuned(words, wish, live, facts):
         return found
-    if boot is not None and satisfies(boot.value, wish):
+    if boot is not None and satisfies_wish(boot.value, wish):
         return None
     return by_commands(lambda path: path == proc_path(wish.name), wish, facts)
 
 
-def _owner(
+def _find_owner(
     wish: Wish, others: list[Placed], unread: tuple[Placed, ...], elsewhere: Elsewhere | None, context: Context
 ) -> tuple[Hold, str]:  # fmt: skip
     """Who decides otherwise: an administrator's file, TuneD, a command, or a file that is read after ours. Where such a
@@ -219,7 +219,7 @@ def _owner(
         return Hold(HoldKind.OWNED, owner), f"{elsewhere.way_out}, or ignore {wish.rule}"
     if hold := _by_file(stronger[-1:], others, wish, context):
         return hold
-    if unread and not others and not satisfies(unread[-1].value, wish):
+    if unread and not others and not satisfies_wish(unread[-1].value, wish):
         place = unread[-1].place
         owner = f"{place} ({wish.name} = {unread[-1].value}), which is not read at boot"
         todo = f"take it out of {place}, or move it to {SYSCTL.folder} if it is meant, or ignore {wish.rule}"
@@ -229,16 +229,16 @@ def _owner(
 
 def _by_file(chosen: list[Placed], entries: list[Placed], wish: Wish, context: Context) -> tuple[Hold, str] | None:
     for one in chosen:
-        if not satisfies(one.value, wish):
+        if not satisfies_wish(one.value, wish):
             shown = one.value if "=" in one.value else f"{wish.name} = {one.value}"
-            line = f"`{wish.name} = {nearest('', wish)}`"
+            line = f"`{wish.name} = {choose_nearest('', wish)}`"
             owners = context.facts.file_owners
             todo = f"{way_over(one, SYSCTL, owners, line)}, or ignore {wish.rule}"
             return Hold(HoldKind.OWNED, f"{owned_place(one, owners)} ({shown}){over_words(entries, owners)}"), todo
     return None
 
 
-def _findings(settings: list[_SysctlComparison], path: str, context: Context) -> list[Finding]:
+def _make_findings(settings: list[_SysctlComparison], path: str, context: Context) -> list[Finding]:
     """The findings of the keys that exist; the drop-in is one change, carried by the first key that needs it."""
     lines = [(s.wish.name, s.wanted) for s in settings if not s.hold and not s.needs_no_file]
     boot_missing = any(not s.boot_ok and not s.hold for s in settings)
@@ -247,7 +247,7 @@ def _findings(settings: list[_SysctlComparison], path: str, context: Context) ->
     todo = ""
     notes: tuple[str, ...] = ()
     if boot_missing:
-        wanted = _text(rule, lines)
+        wanted = _render_text(rule, lines)
         dropin = compare_dropin(path, wanted, rule, context, Activation.NOW)
         file_change, edited, todo, problem = dropin.change, dropin.hold, dropin.todo, dropin.unknown
         notes = dropin.evidence
@@ -267,7 +267,8 @@ def _findings(settings: list[_SysctlComparison], path: str, context: Context) ->
             hold = s.hold or edited
             findings.append(
                 Finding(
-                    rule, subject, Verdict.DIFFERS, hold, _reason(s, context), s.evidence + notes, todo=s.todo or todo
+                    rule, subject, Verdict.DIFFERS, hold, _describe_reason(s, context), s.evidence + notes,
+                    todo=s.todo or todo
                 )
             )  # fmt: skip
         else:
@@ -276,12 +277,14 @@ def _findings(settings: list[_SysctlComparison], path: str, context: Context) ->
                 changes.append(file_change)
                 file_change = None
             findings.append(
-                Finding(rule, subject, Verdict.DIFFERS, Hold(), _reason(s, context), s.evidence, tuple(changes))
+                Finding(
+                    rule, subject, Verdict.DIFFERS, Hold(), _describe_reason(s, context), s.evidence, tuple(changes)
+                )
             )  # fmt: skip
     return findings
 
 
-def _text(rule: str, settings: list[tuple[str, str]]) -> bytes:
+def _render_text(rule: str, settings: list[tuple[str, str]]) -> bytes:
     return dropin_text(rule, (f"{key} = {value}" for key, value in settings))
 
 
@@ -291,12 +294,12 @@ def _live_change(setting: _SysctlComparison, context: Context) -> Change:
     return Change(address, action, setting.live, setting.wanted, setting.wish.rule, context.risk, context.disturbs)
 
 
-def _reason(setting: _SysctlComparison, context: Context) -> str:
+def _describe_reason(setting: _SysctlComparison, context: Context) -> str:
     applied = context.ledger.get(Address("file", dropin_path("/etc/sysctl.d", setting.wish.rule)))
     if setting.boot_ok and applied and isinstance(applied.after, FileValue):
         return f"the live value no longer matches our drop-in of run {applied.run_id}"
     kept = ", also after a reboot" if setting.live_ok and not context.facts.reader.persistent_only else ""
-    return wants(setting.wish) + kept
+    return describe_wish(setting.wish) + kept
 
 
 WISH = SysctlWish()

@@ -14,7 +14,7 @@ from hosttune.textfiles import own_file
 
 
 @cache
-def _keys() -> tuple[frozenset[str], tuple[tuple[str, ...], ...]]:
+def _load_keys() -> tuple[frozenset[str], tuple[tuple[str, ...], ...]]:
     """The plain keys, and those with a part that stands for any, in parts."""
     content = own_file("resources/kernel/sysctl_keys.txt")
     if content is None:
@@ -26,7 +26,7 @@ def _keys() -> tuple[frozenset[str], tuple[tuple[str, ...], ...]]:
 
 def is_known(key: str) -> bool:
     """Whether some kernel has this key."""
-    plain, patterns = _keys()
+    plain, patterns = _load_keys()
     return key in plain or any(fits_parts(key.split("."), pattern) for pattern in patterns)
 
 
@@ -34,7 +34,7 @@ def nearest_key(key: str) -> str:
     """The key that was meant, or nothing: of one with a part of its own, with that part."""
     from difflib import get_close_matches
 
-    plain, patterns = _keys()
+    plain, patterns = _load_keys()
     parts = key.split(".")
     filled = {
         ".".join(part if mark == "*" else mark for part, mark in zip(parts, pattern, strict=True))

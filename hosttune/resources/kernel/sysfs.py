@@ -17,11 +17,11 @@ from hosttune.facts.sysfs import fits
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 from hosttune.resources.base import OLD, FieldSpec, Operator, WishKind, action_between, in_general
-from hosttune.resources.bounds import is_better, nearest, satisfies, wants
+from hosttune.resources.bounds import choose_nearest, describe_wish, is_better, satisfies_wish
 from hosttune.resources.comparison import read_or_default
 from hosttune.resources.elsewhere import by_commands, by_tuned
 from hosttune.resources.file import Dropin, compare_dropin, dropin_path, dropin_text, hand_edit
-from hosttune.resources.kernel.sysfs_set import MANY, numbers, spelled
+from hosttune.resources.kernel.sysfs_set import MANY, number_paths, spell_values
 from hosttune.resources.kernel.sysfs_values import SysfsAddress
 from hosttune.values import (
     ABSENT,
@@ -68,28 +68,28 @@ class SysfsWish(WishKind):
         files: tuple[str, ...] = ()
         if _NAME.fullmatch(wish.name):
             files = read_or_default(lambda: facts.sysfs.files[wish.name], files)
-        return (*(Address("sysfs", path) for path in files), Address("file", _dropin(wish)))
+        return (*(Address("sysfs", path) for path in files), Address("file", _name_dropin(wish)))
 
     def compare(self, wishes: tuple[Wish, ...], context: Context) -> tuple[Finding, ...]:
         looks = [_examine(wish, context) for wish in wishes]
         settings = [look for look in looks if isinstance(look, _SysfsComparison)]
-        dropins = {path: _compare_dropin(path, settings, context) for path in {_dropin(wish) for wish in wishes}}
+        dropins = {path: _compare_dropin(path, settings, context) for path in {_name_dropin(wish) for wish in wishes}}
         findings = []
         for look in looks:
             if isinstance(look, Finding):
                 findings.append(look)
                 continue
-            path = _dropin(look.wish)
-            findings.append(_finding(look, dropins[path], context))
+            path = _name_dropin(look.wish)
+            findings.append(_make_finding(look, dropins[path], context))
             if findings[-1].changes:  # the drop-in is one change, carried by the first wish that needs it
                 dropins[path] = Dropin() if look.is_missing_at_boot else dropins[path]
         return tuple(findings)
 
     def writes(self, wishes: tuple[Wish, ...]) -> tuple[Change, ...]:
-        changes = [in_general(one, Address(self.kind, one.name), nearest("", one), before=OLD) for one in wishes]
-        for path in dict.fromkeys(map(_dropin, wishes)):
-            kept = [_SysfsComparison(one, {}, {}, True, ()) for one in wishes if _dropin(one) == path]
-            changes.append(in_general(kept[0].wish, Address("file", path), _text(kept)))
+        changes = [in_general(one, Address(self.kind, one.name), choose_nearest("", one), before=OLD) for one in wishes]
+        for path in dict.fromkeys(map(_name_dropin, wishes)):
+            kept = [_SysfsComparison(one, {}, {}, True, ()) for one in wishes if _name_dropin(one) == path]
+            changes.append(in_general(kept[0].wish, Address("file", path), _render_text(kept)))
         return tuple(changes)
 
 
@@ -97,17 +97,17 @@ def _match(wish: Wish) -> str:
     return str(wish.fields.get("match") or "")
 
 
-def _attribute(wish: Wish) -> str:
+def _get_attribute(wish: Wish) -> str:
     device = device_of(wish.name)
     return device.attribute if device else wish.name.rpartition("/")[2]
 
 
-def _persist(wish: Wish) -> str:
+def _get_persist(wish: Wish) -> str:
     return str(wish.fields.get("persist") or "tmpfiles")
 
 
-def _dropin(wish: Wish) -> str:
-    folder, suffix = FOLDERS[_persist(wish)]
+def _name_dropin(wish: Wish) -> str:
+    folder, suffix = FOLDERS[_get_persist(wish)]
     return dropin_path(folder, wish.rule, suffix)
 
 
@@ -126,13 +126,13 @@ class _SysfsComparison:
 
     @property
     def off(self) -> tuple[str, ...]:
-        return tuple(path for path, value in self.live.items() if not satisfies(value, self.wish))
+        return tuple(path for path, value in self.live.items() if not satisfies_wish(value, self.wish))
 
 
 def _examine(wish: Wish, context: Context) -> _SysfsComparison | Finding:
     state, is_image = context.state, context.facts.reader.persistent_only
     if refusal := _why_not(wish):
-        return Finding(wish.rule, wish.subject, Verdict.DIFFERS, Hold(HoldKind.REFUSED, refusal), wants(wish))
+        return Finding(wish.rule, wish.subject, Verdict.DIFFERS, Hold(HoldKind.REFUSED, refusal), describe_wish(wish))
     facts = context.facts
     try:
         values = {path: state[Address("sysfs", path)] for path in facts.sysfs.files[wish.name]}
@@ -143,7 +143,7 @@ def _examine(wish: Wish, context: Context) -> _SysfsComparison | Finding:
         if isinstance(value, Unreadable):
             return Finding(wish.rule, wish.subject, Verdict.UNKNOWN, reason=prefix_reason(wish.name, value.reason))
     live = {path: str(value) for path, value in values.items() if value is not ABSENT}
-    wanted = {path: nearest(value, wish) for path, value in live.items()}
+    wanted = {path: choose_nearest(value, wish) for path, value in live.items()}
     offers = {path: facts.sysfs.choices[path] for path in live}
     unable = [path for path, words in offers.items() if words and wanted[path] not in words]
     if not is_image and len(unable) == len(live):
@@ -152,26 +152,26 @@ def _examine(wish: Wish, context: Context) -> _SysfsComparison | Finding:
         return Finding(wish.rule, wish.subject, Verdict.NOT_APPLICABLE, reason=taken)
     for path in unable:
         del live[path], wanted[path]
-    own = _dropin(wish)
+    own = _name_dropin(wish)
     setting = {
         path: tuple(one for one in facts.sysfs_at_boot[path].settings if one.given.path != own or _is_of(one, wish))
         for path in (live or (wish.name,))
     }
     missing = [path for path, found in setting.items() if not _is_set(found, wish, own)]
-    elsewhere = {path: one for path in missing if (one := _elsewhere(path, live.get(path, ""), wish, context))}
-    evidence = _evidence(live, setting, elsewhere, own)
+    elsewhere = {path: one for path in missing if (one := _find_elsewhere(path, live.get(path, ""), wish, context))}
+    evidence = _list_evidence(live, setting, elsewhere, own)
     for path, found in setting.items():
         certain = [one.given for one in found if not one.is_conditional]
         evidence += lost_words(certain, UDEV, facts.file_owners, path)
     missing = [path for path in missing if path not in elsewhere or not elsewhere[path].is_enough]
     hold, todo = Hold(), ""
-    if missing or any(not satisfies(value, wish) for value in live.values()):
-        hold, todo = _owner(wish, setting, elsewhere, own, context)
+    if missing or any(not satisfies_wish(value, wish) for value in live.values()):
+        hold, todo = _find_owner(wish, setting, elsewhere, own, context)
     is_elsewhere = bool(elsewhere) and not missing
     return _SysfsComparison(wish, live, wanted, bool(missing), evidence, hold, todo, is_elsewhere)
 
 
-def _elsewhere(path: str, live: str, wish: Wish, context: Context) -> Elsewhere | None:
+def _find_elsewhere(path: str, live: str, wish: Wish, context: Context) -> Elsewhere | None:
     """Who sets a file that nothing in tmpfiles.d and the like sets: TuneD, or a command."""
     facts = context.facts
     words = [value for pattern, value in facts.managers.tuned_sysfs_values.items() if fits(path, pattern)]
@@ -186,9 +186,9 @@ def _why_not(wish: Wish) -> str:
     if bad := next((bound.value for bound in wish.bounds if not _VALUE.fullmatch(str(bound.value))), None):
         return f"{bad!r} cannot be written into a drop-in"
     match = _match(wish)
-    if match and (_persist(wish) != "udev" or "".join(found[0] for found in _MATCH.finditer(match)) != match):
+    if match and (_get_persist(wish) != "udev" or "".join(found[0] for found in _MATCH.finditer(match)) != match):
         return f'match belongs to `persist: udev`, and reads KEY=="value", KEY=="value"; it is {match!r}'
-    if _persist(wish) == "udev" and device_of(wish.name) is None:
+    if _get_persist(wish) == "udev" and device_of(wish.name) is None:
         return f"udev knows no device for {wish.name}"
     return ""
 
@@ -201,24 +201,24 @@ def _is_of(one: Setter, wish: Wish) -> bool:
     """Whether a line of our own file is about exactly this wish's devices: not those of another wish of the rule, nor
     more than these, as an earlier version may have written it.
     """
-    wanted = _matches(_match(wish))
+    wanted = _find_matches(_match(wish))
     if not wanted:
         return not one.condition
     names = {f'KERNEL=="{one.pattern}"'} if one.pattern not in {"", "*"} else set()
-    return _matches(one.condition) | names == wanted
+    return _find_matches(one.condition) | names == wanted
 
 
-def _matches(text: str) -> set[str]:
+def _find_matches(text: str) -> set[str]:
     return {found[0].lstrip(", ") for found in _MATCH.finditer(text)}
 
 
 def _is_set(found: tuple[Setter, ...], wish: Wish, own: str) -> bool:
     """Whether what acts last at boot satisfies the wish; a udev rule that may not apply counts only when it is ours."""
     certain = [one for one in found if not one.is_conditional or one.given.path == own]
-    return satisfies(certain[-1].given.value, wish) if certain else _is_default(wish)
+    return satisfies_wish(certain[-1].given.value, wish) if certain else _is_default(wish)
 
 
-def _owner(
+def _find_owner(
     wish: Wish,
     setting: Mapping[str, tuple[Setter, ...]],
     elsewhere: Mapping[str, Elsewhere],
@@ -236,10 +236,10 @@ def _owner(
             return Hold(HoldKind.OWNED, owner), f"{other.way_out}, or ignore {wish.rule}"
         others = [one for one in found if one.given.path != own]
         explicit = [one for one in others if not one.given.is_of_distribution]
-        stronger = [one for one in others if not one.is_conditional and _beats(one, own, wish)]
+        stronger = [one for one in others if not one.is_conditional and _beats_own(one, own, wish)]
         for one in (*stronger[-1:], *explicit[-1:]):
             given = one.given
-            if not satisfies(given.value, wish):
+            if not satisfies_wish(given.value, wish):
                 place = owned_place(given, context.facts.file_owners)
                 owner = f"{place} ({path} = {given.value})" if given.line else place
                 owner += over_words([other.given for other in others], context.facts.file_owners)
@@ -249,7 +249,7 @@ def _owner(
 
 def _way_over(one: Setter, path: str, wish: Wish, context: Context) -> str:
     """How a line counts over this one, in its own kind of file: also over a line for more files than this one."""
-    value = nearest("", wish)
+    value = choose_nearest("", wish)
     if one.source == "udev":
         order, line = UDEV, _udev_rule(wish, path, value)
     else:
@@ -260,17 +260,17 @@ def _way_over(one: Setter, path: str, wish: Wish, context: Context) -> str:
     return way_over(one.given, order, context.facts.file_owners, f"`{line}`")
 
 
-def _beats(other: Setter, own: str, wish: Wish) -> bool:
+def _beats_own(other: Setter, own: str, wish: Wish) -> bool:
     """Whether it acts after a drop-in of ours; of two tmpfiles lines that spell one path the first counts, and of two
     files of one name the one in /etc.
     """
-    if other.source != _persist(wish):
-        return SOURCES.index(other.source) > SOURCES.index(_persist(wish))
+    if other.source != _get_persist(wish):
+        return SOURCES.index(other.source) > SOURCES.index(_get_persist(wish))
     theirs, ours = other.given.file_name, posixpath.basename(own)
     return theirs != ours and (theirs > ours) != (other.source == "tmpfiles" and other.pattern == wish.name)
 
 
-def _evidence(
+def _list_evidence(
     live: Mapping[str, str], setting: Mapping[str, tuple[Setter, ...]], elsewhere: Mapping[str, Elsewhere], own: str
 ) -> tuple[str, ...]:
     present: dict[str, int] = {}
@@ -288,12 +288,12 @@ def _evidence(
 
 
 def _compare_dropin(path: str, settings: list[_SysfsComparison], context: Context) -> Dropin:
-    """How our drop-in stands: one for all the wishes of a rule that are kept the same way."""
-    ours = [one for one in settings if _dropin(one.wish) == path and not one.hold]
+    """How our drop-in is: one for all the wishes of a rule that are kept the same way."""
+    ours = [one for one in settings if _name_dropin(one.wish) == path and not one.hold]
     if any(one.is_missing_at_boot for one in ours):
         rule = ours[0].wish.rule
         kept = [one for one in ours if one.is_missing_at_boot or not (_is_default(one.wish) or one.is_elsewhere)]
-        return compare_dropin(path, _text(kept), rule, context, Activation.NOW)
+        return compare_dropin(path, _render_text(kept), rule, context, Activation.NOW)
     note = hand_edit(Address("file", path), context)
     if note and any(one.off for one in ours):
         todo = f"keep it and ignore {ours[0].wish.rule}, or remove {path}"
@@ -301,20 +301,20 @@ def _compare_dropin(path: str, settings: list[_SysfsComparison], context: Contex
     return Dropin()
 
 
-def _text(settings: list[_SysfsComparison]) -> bytes:
+def _render_text(settings: list[_SysfsComparison]) -> bytes:
     lines: list[str] = []
     # (match, file) -> the value of the line for both: it must not lower a better one of these devices
     best: dict[tuple[str, str], str] = {}
     for one in settings:
-        line = (_match(one.wish), _attribute(one.wish))
-        for value in (nearest("", one.wish), *one.wanted.values()) if line[0] else ():
+        line = (_match(one.wish), _get_attribute(one.wish))
+        for value in (choose_nearest("", one.wish), *one.wanted.values()) if line[0] else ():
             if line not in best or is_better(value, best[line], one.wish):
                 best[line] = value
     for one in sorted(settings, key=lambda one: _match(one.wish)):  # not by names, which differ from boot to boot
-        write = _udev_rule if _persist(one.wish) == "udev" else _tmpfiles_line
+        write = _udev_rule if _get_persist(one.wish) == "udev" else _tmpfiles_line
         values = set(one.wanted.values())
-        common = values.pop() if len(values) == 1 else nearest("", one.wish)
-        common = best.get((_match(one.wish), _attribute(one.wish)), common)
+        common = values.pop() if len(values) == 1 else choose_nearest("", one.wish)
+        common = best.get((_match(one.wish), _get_attribute(one.wish)), common)
         lines.append(write(one.wish, one.wish.name, common))
         better = ((path, value) for path, value in sorted(one.wanted.items()) if value != common)
         lines += [write(one.wish, path, value) for path, value in better if path != one.wish.name]
@@ -342,9 +342,9 @@ def _live_changes(setting: _SysfsComparison, context: Context) -> list[Change]:
         (Address("sysfs", one), live[one], wanted[one]) for one in setting.off
     ]
     names = context.facts.sysfs.files[name]
-    numbered = numbers(name, live) if names == tuple(live) else None
+    numbered = number_paths(name, live) if names == tuple(live) else None
     if numbered and len(numbered) > MANY and values:
-        now, then = (spelled({number: held[path] for number, path in numbered.items()}) for held in (live, wanted))
+        now, then = (spell_values({number: held[path] for number, path in numbered.items()}) for held in (live, wanted))
         values = [(Address("sysfs-set", name), now, then)]
     return [
         Change(
@@ -361,7 +361,7 @@ def _live_changes(setting: _SysfsComparison, context: Context) -> list[Change]:
     ]
 
 
-def _finding(setting: _SysfsComparison, dropin: Dropin, context: Context) -> Finding:
+def _make_finding(setting: _SysfsComparison, dropin: Dropin, context: Context) -> Finding:
     wish = setting.wish
     if not setting.off and not setting.is_missing_at_boot:
         return Finding(wish.rule, wish.subject, Verdict.OK, evidence=setting.evidence)
@@ -369,17 +369,19 @@ def _finding(setting: _SysfsComparison, dropin: Dropin, context: Context) -> Fin
         return Finding(wish.rule, wish.subject, Verdict.UNKNOWN, reason=dropin.unknown)
     if hold := setting.hold or dropin.hold:
         evidence, todo = setting.evidence + dropin.evidence, setting.todo or dropin.todo
-        return Finding(wish.rule, wish.subject, Verdict.DIFFERS, hold, _reason(setting, context), evidence, todo=todo)
+        return Finding(
+            wish.rule, wish.subject, Verdict.DIFFERS, hold, _describe_reason(setting, context), evidence, todo=todo
+        )
     changes = _live_changes(setting, context)
     if dropin.change is not None and setting.is_missing_at_boot:
         changes.append(dropin.change)
-    reason = _reason(setting, context)
+    reason = _describe_reason(setting, context)
     return Finding(wish.rule, wish.subject, Verdict.DIFFERS, Hold(), reason, setting.evidence, tuple(changes))
 
 
-def _reason(setting: _SysfsComparison, context: Context) -> str:
+def _describe_reason(setting: _SysfsComparison, context: Context) -> str:
     is_right_now = not setting.off and not context.facts.reader.persistent_only
-    return wants(setting.wish) + (", also after a reboot" if is_right_now else "")
+    return describe_wish(setting.wish) + (", also after a reboot" if is_right_now else "")
 
 
 WISH = SysfsWish()

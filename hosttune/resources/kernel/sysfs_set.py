@@ -13,8 +13,8 @@ from hosttune.facts.base import attempt
 from hosttune.facts.sysfs import expand
 from hosttune.ranges import number_list, number_list_text
 from hosttune.resources.base import AddressKind
-from hosttune.resources.kernel.sysfs_values import SysfsAddress, tee
-from hosttune.resources.steps import each, shorten_list
+from hosttune.resources.kernel.sysfs_values import SysfsAddress, make_tee
+from hosttune.resources.steps import list_steps, shorten_list
 from hosttune.values import ABSENT, Unreadable
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ MANY = 8  # up to so many files are changes of their own
 _ONE = SysfsAddress()
 
 
-def numbers(pattern: str, paths: Iterable[str]) -> Mapping[int, str] | None:
+def number_paths(pattern: str, paths: Iterable[str]) -> Mapping[int, str] | None:
     """Number -> path, where the pattern has one star, which stands for a whole number everywhere; else None."""
     before, star, after = pattern.partition("*")
     found = {}
@@ -39,7 +39,7 @@ def numbers(pattern: str, paths: Iterable[str]) -> Mapping[int, str] | None:
     return found if star and not set("*?[{") & set(after) | set("?[{") & set(before) else None
 
 
-def spelled(values: Mapping[int, str]) -> Value:
+def spell_values(values: Mapping[int, str]) -> Value:
     """The value that all hold, or a row for each."""
     if len(set(values.values())) == 1:
         return next(iter(values.values()))
@@ -49,7 +49,7 @@ def spelled(values: Mapping[int, str]) -> Value:
     return tuple(f"{number_list_text(found)}: {value}" for value, found in holders.items())
 
 
-def unspelled(value: Value, found: Iterable[int]) -> Mapping[int, str]:
+def parse_values(value: Value, found: Iterable[int]) -> Mapping[int, str]:
     """Number -> value. Numbers of which a row speaks and that are gone stay in it."""
     if isinstance(value, str):
         return dict.fromkeys(found, value)
@@ -67,35 +67,35 @@ class SysfsSetAddress(AddressKind):
 
     def read(self, reader: Reader, name: str) -> Value:
         paths = attempt(expand, reader, name)
-        found = paths if isinstance(paths, Unreadable) else numbers(name, paths)
+        found = paths if isinstance(paths, Unreadable) else number_paths(name, paths)
         if found is None or isinstance(found, Unreadable):
             return found or Unreadable(f"{name} does not mean numbered files")
         values = {number: _ONE.read(reader, path) for number, path in found.items()}
         problem = next((value for value in values.values() if isinstance(value, Unreadable)), None)
         there = {number: str(value) for number, value in values.items() if value is not ABSENT}
-        return problem or (spelled(there) if there else ABSENT)
+        return problem or (spell_values(there) if there else ABSENT)
 
     def write(self, writer: Writer, change: Change) -> None:
         name = change.address.name
         present = self.read(writer, name)
         paths = attempt(expand, writer, name)
-        found = None if isinstance(paths, Unreadable) else numbers(name, paths)
+        found = None if isinstance(paths, Unreadable) else number_paths(name, paths)
         if not self.same(present, change.before) or found is None:
             message = f"{name} is no longer {change.before}"
             raise Conflict(message, hint="run the plan again")
-        now, wanted = unspelled(present, found), unspelled(change.after, found)
+        now, wanted = parse_values(present, found), parse_values(change.after, found)
         for number, value in sorted(wanted.items()):
             if number in found and now.get(number) != value:
                 writer.set_value(found[number], f"{value}\n")
 
     def by_hand(self, changes: Sequence[Change]) -> Sequence[str]:
-        return shorten_list(each(changes, _step))
+        return shorten_list(list_steps(changes, _step))
 
 
 def _step(change: Change) -> str:
     pattern = change.address.name
     if isinstance(change.after, str):
-        return tee(pattern, change.after)
+        return make_tee(pattern, change.after)
     rows = "; ".join(change.after) if isinstance(change.after, tuple) else str(change.after)
     return f"write into {pattern}, by what the star stands for: {rows}"
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from hosttune import quoting
 from hosttune.errors import Conflict
 from hosttune.resources.base import AddressKind
-from hosttune.resources.steps import CommandLine, each, shorten_list
+from hosttune.resources.steps import CommandLine, list_steps, shorten_list
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from hosttune.values import Change, Value
 
 
-def chosen(text: str) -> str:
+def choose_word(text: str) -> str:
     """What a kernel file says: the word in brackets, else all of it with blanks normalised."""
     words = text.split()
     return next((word[1:-1] for word in words if word.startswith("[") and word.endswith("]")), " ".join(words))
 
 
-def _line(text: object) -> str:
+def _make_line(text: object) -> str:
     return text.decode("utf-8", "replace") if isinstance(text, bytes) else ""
 
 
@@ -34,7 +34,7 @@ class SysfsAddress(AddressKind):
 
     def read(self, reader: Reader, name: str) -> Value:
         data = reader.read(name)
-        return chosen(_line(data)) if isinstance(data, bytes) else data
+        return choose_word(_make_line(data)) if isinstance(data, bytes) else data
 
     def write(self, writer: Writer, change: Change) -> None:
         name = change.address.name
@@ -47,9 +47,9 @@ class SysfsAddress(AddressKind):
         return one == other or (isinstance(one, str) and isinstance(other, str) and one.split() == other.split())
 
     def by_hand(self, changes: Sequence[Change]) -> Sequence[str]:
-        return shorten_list(each(changes, lambda change: tee(change.address.name, str(change.after))))
+        return shorten_list(list_steps(changes, lambda change: make_tee(change.address.name, str(change.after))))
 
 
-def tee(pattern: str, value: str) -> CommandLine:
-    """A step that writes a value to files. The pattern stands as it is: the shell expands it."""
+def make_tee(pattern: str, value: str) -> CommandLine:
+    """A step that writes a value to files. The pattern is as it is: the shell expands it."""
     return CommandLine(f"echo {quoting.quote(value)} | tee {pattern}")

@@ -12,7 +12,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import UnknownFact
-from hosttune.facts.limits.session_limits import FOLDER, ITEMS, KERNEL_NR_OPEN, amount
+from hosttune.facts.limits.session_limits import FOLDER, ITEMS, KERNEL_NR_OPEN, parse_amount
 from hosttune.facts.placed import Placed
 from hosttune.facts.precedence import LIMITS, lost_words, over_words, owned_place, way_over
 from hosttune.frozen import frozen
@@ -61,22 +61,22 @@ class LimitWish(WishKind):
     def addresses(self, wish: Wish, facts: Facts) -> tuple[Address, ...]:
         live = () if facts.reader.persistent_only else (Address("sysctl", NR_OPEN),)
         nr_open = live if wish.name == "nofile" else ()
-        return (*nr_open, _file(wish))
+        return (*nr_open, _address_file(wish))
 
     def compare(self, wishes: tuple[Wish, ...], context: Context) -> tuple[Finding, ...]:
         return in_dropins([_LimitComparison(wish, context) for wish in wishes], _compare_dropin)
 
     def writes(self, wishes: tuple[Wish, ...]) -> tuple[Change, ...]:
-        rows = [(domain, kind, wish.name, value) for wish in wishes for domain, kind, value in _wanted(wish)]
-        text = _text(wishes[0].rule, rows)
-        return (in_general(wishes[0], _file(wishes[0]), text, activation=Activation.SESSION),)
+        rows = [(domain, kind, wish.name, value) for wish in wishes for domain, kind, value in _list_wanted(wish)]
+        text = _render_text(wishes[0].rule, rows)
+        return (in_general(wishes[0], _address_file(wishes[0]), text, activation=Activation.SESSION),)
 
 
-def _file(wish: Wish) -> Address:
+def _address_file(wish: Wish) -> Address:
     return Address("file", dropin_path(FOLDER, wish.rule))
 
 
-def _wanted(wish: Wish) -> tuple[tuple[str, str, str], ...]:
+def _list_wanted(wish: Wish) -> tuple[tuple[str, str, str], ...]:
     """(domain, soft|hard, least value) of all that a wish names."""
     domains = [str(one) for one in wish.fields.get("domains") or ("*", "root")]
     return tuple((domain, kind, str(wish.fields[kind])) for domain in domains for kind in KINDS if kind in wish.fields)
@@ -88,12 +88,14 @@ def _compare_dropin(kept: list[_LimitComparison]) -> Dropin:
         (one.domain, one.kind, look.wish.name, one.wanted)
         for look in kept
         for one in look.limits
-        if not _reaches(one.other.value, one.enough)
+        if not _reaches_wanted(one.other.value, one.enough)
     ]
-    return compare_dropin(_file(wish).name, _text(wish.rule, rows), wish.rule, context, Activation.SESSION)
+    return compare_dropin(
+        _address_file(wish).name, _render_text(wish.rule, rows), wish.rule, context, Activation.SESSION
+    )
 
 
-def _text(rule: str, rows: Iterable[tuple[str, str, str, str]]) -> bytes:
+def _render_text(rule: str, rows: Iterable[tuple[str, str, str, str]]) -> bytes:
     return dropin_text(rule, (" ".join(row) for row in rows))
 
 
@@ -110,11 +112,11 @@ class _Limit:
 
     @property
     def is_met(self) -> bool:
-        return _reaches((self.now or self.other).value, self.enough)
+        return _reaches_wanted((self.now or self.other).value, self.enough)
 
 
-def _reaches(value: str, wanted: str) -> bool:
-    present, least = amount(value), amount(wanted)
+def _reaches_wanted(value: str, wanted: str) -> bool:
+    present, least = parse_amount(value), parse_amount(wanted)
     return present is not None and least is not None and present >= least
 
 
@@ -136,19 +138,19 @@ class _LimitComparison(InDropin):
         if self.wish.fields.get("enough") == NOT_NEEDED:
             return ()
         if not self._found:
-            self._found.extend([self._limit(*least) for least in _wanted(self.wish)])
+            self._found.extend([self._limit(*least) for least in _list_wanted(self.wish)])
         return tuple(self._found)
 
     @property
     def path(self) -> str:
-        return _file(self.wish).name
+        return _address_file(self.wish).name
 
     @property
     def is_kept(self) -> bool:
         return read_or_default(lambda: any(line.given.path == self.path for line in self.lines), otherwise=False)
 
     def _limit(self, domain: str, kind: str, least: str) -> _Limit:
-        wish, own = self.wish, _file(self.wish).name
+        wish, own = self.wish, _address_file(self.wish).name
         found = [line.given for line in self.lines if (line.domain, line.kind) == (domain, kind)]
         others = [one for one in found if one.path != own]
         enough = str(wish.fields.get("enough", least))
@@ -156,7 +158,7 @@ class _LimitComparison(InDropin):
             domain,
             kind,
             least,
-            least if _reaches(enough, least) else enough,
+            least if _reaches_wanted(enough, least) else enough,
             found[-1] if found else None,
             others[-1] if others else Placed(self._default(kind), "the default of new sessions"),
         )
@@ -172,24 +174,24 @@ class _LimitComparison(InDropin):
     def stands(self) -> Finding | None:
         """The answer, unless a drop-in is needed."""
         if refusal := self._why_not():
-            return self._held(HoldKind.REFUSED, refusal)
+            return self._make_held(HoldKind.REFUSED, refusal)
         if self.wish.fields.get("enough") == NOT_NEEDED:  # nothing is looked at for it
             return self._says(Verdict.OK, evidence=_of_slurm(self.wish.name, self.context.facts))
         most = self._nr_open()
         if isinstance(most, Unreadable):
             return self._says(Verdict.UNKNOWN, most.reason)
         if refusal := self._too_many():
-            return self._held(HoldKind.REFUSED, refusal, f"raise {NR_OPEN} first")
+            return self._make_held(HoldKind.REFUSED, refusal, f"raise {NR_OPEN} first")
         if all(one.is_met for one in self.limits):
             return self._says(Verdict.OK, evidence=self._there)
         for one in self.limits:
-            if one.other.line and not _reaches(one.other.value, one.enough):
+            if one.other.line and not _reaches_wanted(one.other.value, one.enough):
                 owners, name = self.context.facts.file_owners, f"{one.domain} {one.kind} {self.wish.name}"
                 same = [line.given for line in self.lines if (line.domain, line.kind) == (one.domain, one.kind)]
                 others = [other for other in same if other.path != self.path]
                 detail = f"{owned_place(one.other, owners)} ({name} {one.other.value}){over_words(others, owners)}"
                 way = way_over(one.other, LIMITS, owners, f"`{name} {one.wanted}`")
-                return self._held(HoldKind.OWNED, detail, f"{way}, or ignore {self.wish.rule}")
+                return self._make_held(HoldKind.OWNED, detail, f"{way}, or ignore {self.wish.rule}")
         return None
 
     def _why_not(self) -> str:
@@ -198,10 +200,10 @@ class _LimitComparison(InDropin):
         if bad := next((one.domain for one in self.limits if not _DOMAIN.fullmatch(one.domain)), ""):
             return f"{bad!r} is no domain of limits.conf(5)"
         values = (value for one in self.limits for value in (one.wanted, one.enough))
-        if bad := next((value for value in values if amount(value) is None), ""):
+        if bad := next((value for value in values if parse_amount(value) is None), ""):
             return f"{bad!r} is no limit"
-        soft, hard = (amount(str(self.wish.fields.get(kind, "unlimited"))) for kind in KINDS)
-        if not _wanted(self.wish) or ("soft" in self.wish.fields and (soft or 0) > (hard or 0)):
+        soft, hard = (parse_amount(str(self.wish.fields.get(kind, "unlimited"))) for kind in KINDS)
+        if not _list_wanted(self.wish) or ("soft" in self.wish.fields and (soft or 0) > (hard or 0)):
             return "a wish for a limit needs soft or hard, and a soft one is not above the hard one"
         return ""
 
@@ -222,7 +224,7 @@ class _LimitComparison(InDropin):
 
     def _too_many(self) -> str:
         most = self._nr_open()
-        asked = max((amount(one.wanted) or 0 for one in self.limits), default=0)
+        asked = max((parse_amount(one.wanted) or 0 for one in self.limits), default=0)
         if self.wish.name != "nofile" or isinstance(most, Unreadable) or asked <= most:
             return ""
         shown = "unlimited" if asked == math.inf else str(int(asked))
@@ -257,7 +259,7 @@ class _LimitComparison(InDropin):
         effect = _TOO_LOW.get(self.wish.name, "a limit of new sessions is too low")
         return f"{effect}: {self.wish.name} should be at least {wanted}"
 
-    def _held(self, kind: HoldKind, detail: str, todo: str = "", evidence: tuple[str, ...] = ()) -> Finding:
+    def _make_held(self, kind: HoldKind, detail: str, todo: str = "", evidence: tuple[str, ...] = ()) -> Finding:
         return self._says(Verdict.DIFFERS, self._wants, Hold(kind, detail), evidence or self._there, todo)
 
 

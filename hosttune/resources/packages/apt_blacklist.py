@@ -1,4 +1,4 @@
-"""What unattended-upgrades leaves alone, in a file of ours in apt.conf.d, which somebody reviews from time to time.
+"""What unattended-upgrades leaves alone, in a file of ours in apt.conf.d, which someone reviews from time to time.
 
 When that was last is the time of the file, which touch(1) renews: a date in its text would make a plan of yesterday
 another one today, though nothing else has changed.
@@ -47,26 +47,26 @@ class AptBlacklistWish(WishKind):
     activations = (Activation.NOW,)
 
     def addresses(self, wish: Wish, facts: Facts) -> tuple[Address, ...]:  # noqa: ARG002 - the interface of all kinds
-        return (_file(wish),)
+        return (_address_file(wish),)
 
     def compare(self, wishes: tuple[Wish, ...], context: Context) -> tuple[Finding, ...]:
         return tuple(_compare(wish, context) for wish in wishes)
 
     def writes(self, wishes: tuple[Wish, ...]) -> tuple[Change, ...]:
-        return tuple(in_general(wish, _file(wish), _text(wish)) for wish in wishes)
+        return tuple(in_general(wish, _address_file(wish), _render_text(wish)) for wish in wishes)
 
 
-def _text(wish: Wish) -> bytes:
+def _render_text(wish: Wish) -> bytes:
     patterns = tuple(wish.name.split())
-    path = _file(wish).name
+    path = _address_file(wish).name
     return render("apt-blacklist.conf.j2", rule=wish.rule, key=KEY, patterns=patterns, path=path).encode()
 
 
-def _file(wish: Wish) -> Address:
+def _address_file(wish: Wish) -> Address:
     return Address("file", dropin_path(FOLDER, wish.rule))
 
 
-def _aged(update: str, today: date, context: Context) -> str:
+def _describe_age(update: str, today: date, context: Context) -> str:
     """`waits: nvidia-utils-580 580.95.05-1 -> 580.126.20-1`, with the age of the version that is installed."""
     since = read_or_default(lambda: context.facts.packages.unpacked_on[update.partition(" ")[0]], "")
     age = f" (installed {(today - date.fromisoformat(since)).days} days ago)" if since else ""
@@ -74,12 +74,12 @@ def _aged(update: str, today: date, context: Context) -> str:
 
 
 def _compare(wish: Wish, context: Context) -> Finding:
-    path = _file(wish).name
-    present = context.state[_file(wish)]
+    path = _address_file(wish).name
+    present = context.state[_address_file(wish)]
     today = date.fromisoformat(context.facts.host.today)
     patterns = tuple(wish.name.split())
-    dropin = compare_dropin(path, _text(wish), wish.rule, context, Activation.NOW)
-    waits = (_aged(update, today, context) for update in wish.fields.get("updates", ()))
+    dropin = compare_dropin(path, _render_text(wish), wish.rule, context, Activation.NOW)
+    waits = (_describe_age(update, today, context) for update in wish.fields.get("updates", ()))
     evidence = (*dropin.evidence, *wish.fields.get("evidence", ()), *waits, *_of_others(path, patterns, context))
     if dropin.unknown:
         return Finding(wish.rule, wish.subject, Verdict.UNKNOWN, reason=dropin.unknown)
@@ -87,19 +87,19 @@ def _compare(wish: Wish, context: Context) -> Finding:
         reason = "the list of what unattended-upgrades leaves alone is not the one wanted"
         return Finding(wish.rule, wish.subject, Verdict.DIFFERS, dropin.hold, reason, evidence, todo=dropin.todo)
     if dropin.change is not None:
-        reason = _reason(is_new=not isinstance(present, FileValue))
+        reason = _describe_reason(is_new=not isinstance(present, FileValue))
         if cleared := _cleared_after(path, context):
             hold = Hold(HoldKind.OWNED, f"{cleared} ({CLEAR} {KEY})")
             todo = f"remove that line, or ignore {wish.rule}: it takes away what files before it say"
             return Finding(wish.rule, wish.subject, Verdict.DIFFERS, hold, reason, evidence, todo=todo)
         return Finding(wish.rule, wish.subject, Verdict.DIFFERS, Hold(), reason, evidence, (dropin.change,))
-    proven = _proven(wish, patterns, evidence, context)
-    return _reviewed(wish, proven, today, context) if proven.verdict is Verdict.OK else proven
+    proven = _prove_file(wish, patterns, evidence, context)
+    return _review_finding(wish, proven, today, context) if proven.verdict is Verdict.OK else proven
 
 
-def _reviewed(wish: Wish, proven: Finding, today: date, context: Context) -> Finding:
+def _review_finding(wish: Wish, proven: Finding, today: date, context: Context) -> Finding:
     """Nothing is planned by the clock: after the date it is a person's turn."""
-    path = _file(wish).name
+    path = _address_file(wish).name
     try:
         written = context.facts.etc.written_on[path]
     except UnknownFact as unknown:
@@ -113,13 +113,13 @@ def _reviewed(wish: Wish, proven: Finding, today: date, context: Context) -> Fin
     return replace(proven, verdict=Verdict.DIFFERS, hold=hold, reason=reason, todo=todo)
 
 
-def _reason(*, is_new: bool) -> str:
+def _describe_reason(*, is_new: bool) -> str:
     if is_new:
         return "unattended-upgrades may upgrade the driver while work runs, and a mismatch stops all new CUDA work"
     return "what should be held back has changed"
 
 
-def _proven(wish: Wish, patterns: tuple[str, ...], evidence: tuple[str, ...], context: Context) -> Finding:
+def _prove_file(wish: Wish, patterns: tuple[str, ...], evidence: tuple[str, ...], context: Context) -> Finding:
     """The file is in place; whether apt's merged list has what it says is asked of apt, where apt can be asked."""
     try:
         merged = context.facts.apt[KEY].merged
@@ -132,20 +132,20 @@ def _proven(wish: Wish, patterns: tuple[str, ...], evidence: tuple[str, ...], co
     if missing:
         hold = Hold(HoldKind.REFUSED, f"another file of apt's configuration takes {KEY} away")
         reason = f"apt's merged list lacks {', '.join(missing)}"
-        place = _cleared_after(_file(wish).name, context)
+        place = _cleared_after(_address_file(wish).name, context)
         todo = f"remove {place}" if place else f"find `{CLEAR}` of it: grep -rn '{CLEAR}' {LAST} {FOLDER}"
         return Finding(wish.rule, wish.subject, Verdict.DIFFERS, hold, reason, evidence, todo=todo)
     return Finding(wish.rule, wish.subject, Verdict.OK, evidence=evidence)
 
 
-def _lines(context: Context) -> tuple[Placed, ...]:
-    """Of the list; none where the files cannot be read: what apt makes of them tells `_proven`."""
+def _read_lines(context: Context) -> tuple[Placed, ...]:
+    """Of the list; none where the files cannot be read: what apt makes of them tells `_prove_file`."""
     return read_or_default(lambda: context.facts.apt[KEY].lines, ())
 
 
 def _of_others(path: str, patterns: tuple[str, ...], context: Context) -> tuple[str, ...]:
     """What other files put on the list, which stays; where it is not seen which, as apt has merged it."""
-    placed = {one.value: one.place for one in _lines(context) if one.value != CLEAR and one.path != path}
+    placed = {one.value: one.place for one in _read_lines(context) if one.value != CLEAR and one.path != path}
     none: tuple[str, ...] = ()
     merged = read_or_default(lambda: context.facts.apt[KEY].merged, none)
     others = (value for value in merged if value not in patterns)
@@ -154,7 +154,7 @@ def _of_others(path: str, patterns: tuple[str, ...], context: Context) -> tuple[
 
 def _cleared_after(path: str, context: Context) -> str:
     """FILE:LINE that empties the list after our file was read; empty where none does."""
-    later = (one.place for one in _lines(context) if one.value == CLEAR and (one.path == LAST or one.path > path))
+    later = (one.place for one in _read_lines(context) if one.value == CLEAR and (one.path == LAST or one.path > path))
     return next(later, "")
 
 

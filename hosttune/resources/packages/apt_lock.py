@@ -18,23 +18,23 @@ _UNIT = regex(r"/([^/]+\.(?:service|scope))(?:/|$)")
 _LONGEST = 80  # characters of a command
 
 
-def holder(reader: Reader) -> str:
-    """`process 812 (unattended-upgrade, apt-daily-upgrade.service)`; empty where nobody that can be seen holds one."""
+def find_holder(reader: Reader) -> str:
+    """`process 812 (unattended-upgrade, apt-daily-upgrade.service)`; empty where no one that can be seen holds one."""
     answers = (reader.query((LOCK_HOLDER, path)) for path in LOCKS)
     held = next((one.text for one in answers if isinstance(one, Completed) and one.stdout), "")
-    return _named(parse_whole(held), reader) if held else ""
+    return _describe_pid(parse_whole(held), reader) if held else ""
 
 
-def _named(pid: int, reader: Reader) -> str:
+def _describe_pid(pid: int, reader: Reader) -> str:
     if pid <= 0:
         return "a process outside of this container"
     processes = reader.processes()
     found = (one for one in processes if one.pid == pid) if isinstance(processes, tuple) else ()
     process = next(iter(found), None)
-    return f"process {pid} ({_described(process)})" if process else f"process {pid}"
+    return f"process {pid} ({_describe_process(process)})" if process else f"process {pid}"
 
 
-def _described(process: Process) -> str:
+def _describe_process(process: Process) -> str:
     command = " ".join(process.command)[:_LONGEST] or process.name
     unit = _UNIT.findall(process.cgroup)
     return ", ".join([command, *unit[-1:]])

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from hosttune.errors import Refused
 from hosttune.facts import apt_get as apt
-from hosttune.host.stopping import asked
-from hosttune.resources.packages.apt_lock import holder
+from hosttune.host.stopping import get_signal
+from hosttune.resources.packages.apt_lock import find_holder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,17 +19,17 @@ _EVERY_S: Final = 15
 
 
 def wait_for_apt(reader: Reader, on_progress: Callable[[str], None]) -> None:
-    """Return as soon as nobody holds a lock of dpkg or apt. Raises Refused, naming who does, after apt.LOCK_WAIT_S."""
+    """Return as soon as no one holds a lock of dpkg or apt. Raises Refused, naming who does, after apt.LOCK_WAIT_S."""
     if reader.kind != "live":
         return
     for second in range(apt.LOCK_WAIT_S + 1):
-        who = holder(reader)
+        who = find_holder(reader)
         if not who:
             return
         if second == apt.LOCK_WAIT_S:
             message = f"another package manager is at work: {who} holds the lock of apt, after {second} s still"
             raise Refused(message, hint="no package has changed; when it has ended, run it again")
-        if asked():
+        if get_signal():
             raise Refused(f"stopped while {who} held the lock of apt", hint="no package has changed")
         if second % _EVERY_S == 0:
             on_progress(f"waiting for {who}, which holds the lock of apt: {apt.LOCK_WAIT_S - second} s at most")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.gpu.driver import is_driver_package
-from hosttune.resources.packages.package_set import versions
+from hosttune.resources.packages.package_set import parse_versions
 from hosttune.values import Disturbs
 
 if TYPE_CHECKING:
@@ -24,9 +24,9 @@ _ADDED = ("the scripts of its packages reload systemd or start units: a reload t
 _QUIET = "linux-"  # modules, objects, signatures: files and an initramfs, no unit
 
 
-def disturbance(before: Iterable[str], after: Iterable[str], facts: Facts) -> tuple[str, ...]:
+def describe_disturbance(before: Iterable[str], after: Iterable[str], facts: Facts) -> tuple[str, ...]:
     """What happens to GPU work, in words, when the packages `before` give way to those of `after`; empty where nothing
-    does. Raises UnknownFact where it matters whether a driver is loaded, and nobody can tell.
+    does. Raises UnknownFact where it matters whether a driver is loaded, and no one can tell.
     """
     replaces = any(map(is_driver_package, before))
     adds = any(is_driver_package(name) and not name.startswith(_QUIET) for name in after)
@@ -38,7 +38,7 @@ def disturbance(before: Iterable[str], after: Iterable[str], facts: Facts) -> tu
 def as_of_now(change: Change, facts: Facts) -> Change:
     """A way back as it disturbs now: the driver that it removes may be loaded meanwhile."""
     try:
-        told = disturbance(versions(change.before), versions(change.after), facts)
+        told = describe_disturbance(parse_versions(change.before), parse_versions(change.after), facts)
     except UnknownFact as unknown:
         told = (f"whether a driver is loaded cannot be told ({unknown.reason})",)
     return replace(change, disturbs=Disturbs.GPU_WORK, details=(*change.details, *told)) if told else change

@@ -21,9 +21,9 @@ FOLDER: Final = f"{HOME}/debs"
 _PARTIAL: Final = f"{FOLDER}/partial"  # a file is here until it is whole and on the disk
 
 
-def operand(reader: Reader, name: str, version: str) -> str:
+def spell_operand(reader: Reader, name: str, version: str) -> str:
     """What apt-get is told to install exactly this: the kept file where there is one, else NAME=VERSION."""
-    kept = _named(reader, FOLDER, name, version)
+    kept = _find_deb(reader, FOLDER, name, version)
     return f"{FOLDER}/{kept}" if kept else f"{name}={version}"
 
 
@@ -32,10 +32,10 @@ def keep(writer: Writer, old: Mapping[str, str]) -> None:
 
     Raises Refused when one that can be had cannot be kept, such as on a full disk.
     """
-    wanted = {name: version for name, version in old.items() if not _named(writer, FOLDER, name, version)}
+    wanted = {name: version for name, version in old.items() if not _find_deb(writer, FOLDER, name, version)}
     if not wanted or writer.persistent_only:
         return
-    answer = writer.query(apt.policy(wanted), timeout_s=apt.LOOK_TIMEOUT_S)
+    answer = writer.query(apt.ask_policy(wanted), timeout_s=apt.LOOK_TIMEOUT_S)
     offered = apt.offered_versions(answer.text) if isinstance(answer, Completed) else {}
     _clear(writer)
     for folder in (HOME, FOLDER, _PARTIAL):
@@ -49,13 +49,13 @@ def keep(writer: Writer, old: Mapping[str, str]) -> None:
 
 
 def _keep(writer: Writer, name: str, version: str, *, is_offered: bool) -> None:
-    cached = _named(writer, apt.CACHE, name, version)
+    cached = _find_deb(writer, apt.CACHE, name, version)
     try:
         if cached:
             writer.run(("cp", "--", f"{apt.CACHE}/{cached}", f"{_PARTIAL}/{cached}"), timeout_s=apt.LOOK_TIMEOUT_S)
         elif is_offered:
-            writer.run(apt.download(_PARTIAL, f"{name}={version}"), timeout_s=apt.INSTALL_TIMEOUT_S)
-        if file := _named(writer, _PARTIAL, name, version):
+            writer.run(apt.make_download(_PARTIAL, f"{name}={version}"), timeout_s=apt.INSTALL_TIMEOUT_S)
+        if file := _find_deb(writer, _PARTIAL, name, version):
             writer.run(("sync", "--", f"{_PARTIAL}/{file}"), timeout_s=apt.LOOK_TIMEOUT_S)
             writer.run(("mv", "--", f"{_PARTIAL}/{file}", f"{FOLDER}/{file}"), timeout_s=apt.LOOK_TIMEOUT_S)
     except HosttuneError as error:
@@ -77,9 +77,9 @@ def drop(writer: Writer, needed: Iterable[tuple[str, str]]) -> None:
         writer.run(("rm", "-rf", "--", *(f"{FOLDER}/{name}" for name in over)), timeout_s=apt.LOOK_TIMEOUT_S)
 
 
-def _named(reader: Reader, folder: str, name: str, version: str) -> str:
+def _find_deb(reader: Reader, folder: str, name: str, version: str) -> str:
     """The file of this version in the folder, whole; empty where there is none."""
     names = reader.list(folder)
     files = names if isinstance(names, tuple) else ()
-    others = apt.foreign(reader) if files else ()
+    others = apt.list_foreign(reader) if files else ()
     return next((one for one in files if apt.is_file_of(one, name, version, others)), "")

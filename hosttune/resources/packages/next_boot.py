@@ -43,7 +43,7 @@ def next_kernel(would: Transaction, facts: Facts) -> str:
 def describe_kernels(would: Transaction, facts: Facts) -> tuple[str, ...]:
     """A line for each kernel that comes along."""
     following = next_kernel(would, facts)
-    used = [one for one in dict.fromkeys((_running(facts), following)) if one]
+    used = [one for one in dict.fromkeys((_find_running(facts), following)) if one]
     lines = []
     for kernel in _new_kernels(would):
         older = " and ".join(one for one in used if compare_versions(kernel, one) < 0)
@@ -53,7 +53,7 @@ def describe_kernels(would: Transaction, facts: Facts) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _running(facts: Facts) -> str:
+def _find_running(facts: Facts) -> str:
     try:
         return facts.kernel.release
     except UnknownFact:  # of an image no kernel runs
@@ -67,16 +67,18 @@ def find_left_out(modules: str, would: Transaction, facts: Facts) -> tuple[str, 
     following = next_kernel(would, facts)
     if not modules or not following:
         return "", ""
-    served = _served(modules, (*would.after, *facts.packages.names))
+    served = _list_served(modules, (*would.after, *facts.packages.names))
     if following in served:
-        return _unbuilt(following) if modules == HEADERS and not _is_built(following, would, facts) else ("", "")
+        return (
+            _describe_unbuilt(following) if modules == HEADERS and not _is_built(following, would, facts) else ("", "")
+        )
     has_own = modules == HEADERS and isinstance(facts.reader.stat(f"/lib/modules/{following}/build"), Stat)
     if not served or has_own:
         return "", ""
-    return _no_module(following, f"{modules}-{following}", _served(modules, would.after), would, facts)
+    return _no_module(following, f"{modules}-{following}", _list_served(modules, would.after), would, facts)
 
 
-def _served(modules: str, names: Iterable[str]) -> tuple[str, ...]:
+def _list_served(modules: str, names: Iterable[str]) -> tuple[str, ...]:
     """The kernels for which these packages bring modules; a metapackage brings none itself."""
     kernels = (name.removeprefix(f"{modules}-") for name in names if name.startswith(f"{modules}-"))
     return sorted_versions(one for one in kernels if one[:1].isdigit())
@@ -104,9 +106,9 @@ def _no_module(kernel: str, wanted: str, served: tuple[str, ...], would: Transac
 def _is_built(kernel: str, would: Transaction, facts: Facts) -> bool:
     """The script of DKMS builds for the running kernel and the newest one (/usr/lib/dkms/common.postinst, 3.0)."""
     newest = sorted_versions((*facts.boot.kernels, *_new_kernels(would)))[-1:]
-    return kernel in {_running(facts), *newest} or not _running(facts)
+    return kernel in {_find_running(facts), *newest} or not _find_running(facts)
 
 
-def _unbuilt(kernel: str) -> tuple[str, str]:
+def _describe_unbuilt(kernel: str) -> tuple[str, str]:
     said = f"DKMS builds for the running kernel and the newest one, and {kernel} boots next: {_NO_GPU}"
     return said, f"boot {kernel} first, then run it again"

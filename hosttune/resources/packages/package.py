@@ -1,6 +1,6 @@
 """Debian packages, wanted as one set: what apt-get would do is simulated before it is shown, and again before the act.
 
-Where the set lies, and how it is brought about: package_set.py.
+Where the set is, and how it is brought about: package_set.py.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from hosttune.facts.gpu.components import turn_on
 from hosttune.facts.gpu.package_roles import compiles_modules, is_driver_package
 from hosttune.facts.packages import INTERRUPTED
 from hosttune.resources.base import FieldSpec, WishKind, action_between, in_general
-from hosttune.resources.packages.driver_use import disturbance
+from hosttune.resources.packages.driver_use import describe_disturbance
 from hosttune.resources.packages.kept_debs import FOLDER
 from hosttune.resources.packages.next_boot import describe_kernels, find_left_out
-from hosttune.resources.packages.package_set import PackageSetAddress, names_of, set_name, value_of, versions
+from hosttune.resources.packages.package_set import PackageSetAddress, names_of, parse_versions, set_name, value_of
 from hosttune.resources.packages.room import find_lack
 from hosttune.values import (
     ABSENT,
@@ -84,7 +84,7 @@ class PackagesWish(WishKind):
         self.takes_list = kind == "packages"
 
     def addresses(self, wish: Wish, facts: Facts) -> tuple[Address, ...]:  # noqa: ARG002 - the interface of all kinds
-        if not (wish.name.split() or _removed(wish)) or wish.fields.get("refused"):
+        if not (wish.name.split() or _list_removed(wish)) or wish.fields.get("refused"):
             return ()
         return (_set(wish),)
 
@@ -92,14 +92,14 @@ class PackagesWish(WishKind):
         return tuple(_compare(wish, context) for wish in wishes)
 
     def writes(self, wishes: tuple[Wish, ...]) -> tuple[Change, ...]:
-        return tuple(change for wish in wishes if not wish.fields.get("refused") for change in _writes(wish))
+        return tuple(change for wish in wishes if not wish.fields.get("refused") for change in _list_writes(wish))
 
 
-def _writes(wish: Wish) -> tuple[Change, ...]:
+def _list_writes(wish: Wish) -> tuple[Change, ...]:
     """The set as it is asked for, in the versions that the wish names; nothing where it names no package."""
-    pinned = versions(tuple(wish.fields.get("versions", ())))
+    pinned = parse_versions(tuple(wish.fields.get("versions", ())))
     after = value_of({name: pinned.get(name, "") for name in wish.name.split()})
-    before = value_of(dict.fromkeys(_removed(wish), "VERSION"))
+    before = value_of(dict.fromkeys(_list_removed(wish), "VERSION"))
     if after is ABSENT and before is ABSENT:
         return ()
     activation = Activation(wish.fields.get("activation", "now"))
@@ -107,19 +107,19 @@ def _writes(wish: Wish) -> tuple[Change, ...]:
 
 
 def _set(wish: Wish) -> Address:
-    return Address("package-set", set_name(tuple(wish.name.split()), (), _removed(wish)))
+    return Address("package-set", set_name(tuple(wish.name.split()), (), _list_removed(wish)))
 
 
-def _removed(wish: Wish) -> tuple[str, ...]:
+def _list_removed(wish: Wish) -> tuple[str, ...]:
     return tuple(wish.fields.get("remove", ()))
 
 
-def _operands(wish: Wish, present: Mapping[str, str]) -> tuple[str, ...]:
+def _list_operands(wish: Wish, present: Mapping[str, str]) -> tuple[str, ...]:
     """What apt-get is to be told, as NAME, NAME=VERSION and NAME-; nothing where all is as it should be."""
-    wanted = versions(tuple(wish.fields.get("versions", ())))
+    wanted = parse_versions(tuple(wish.fields.get("versions", ())))
     names = wish.name.split()
     missing = [name for name in names if name not in present or wanted.get(name, present[name]) != present[name]]
-    gone = [f"{name}-" for name in _removed(wish) if name in present]
+    gone = [f"{name}-" for name in _list_removed(wish) if name in present]
     return (*(f"{name}={wanted[name]}" if name in wanted else name for name in missing), *gone)
 
 
@@ -130,23 +130,25 @@ def _compare(wish: Wish, context: Context) -> Finding:
         if todo == repair_of(context.facts):
             reason, todo = _NOT_WHOLE, _repair(context)
         return Finding(wish.rule, wish.subject, Verdict.DIFFERS, Hold(HoldKind.REFUSED, refused), reason, todo=todo)
-    if not (wish.name.split() or _removed(wish)):
+    if not (wish.name.split() or _list_removed(wish)):
         return Finding(wish.rule, wish.subject, Verdict.OK)
     value = context.state[_set(wish)]
     if isinstance(value, Unreadable):
         return Finding(wish.rule, wish.subject, Verdict.UNKNOWN, reason=value.reason)
-    there = versions(value)
+    there = parse_versions(value)
     present = {
-        name: there[name] for name in (*wish.name.split(), *_removed(wish)) if context.facts.packages[name].is_installed
+        name: there[name]
+        for name in (*wish.name.split(), *_list_removed(wish))
+        if context.facts.packages[name].is_installed
     }
     evidence = tuple(f"{name} {version} is installed" for name, version in present.items())
-    operands = _operands(wish, present)
+    operands = _list_operands(wish, present)
     if half := _half_way(wish, operands, context):
         hold = Hold(HoldKind.REFUSED, half)
-        reason = _reason(wish, operands, present) if operands else _NOT_WHOLE
+        reason = _describe_reason(wish, operands, present) if operands else _NOT_WHOLE
         return Finding(wish.rule, wish.subject, Verdict.DIFFERS, hold, reason, evidence, todo=_repair(context))
     if operands:
-        return _differs(wish, operands, present, evidence, context)
+        return _make_difference(wish, operands, present, evidence, context)
     if unused := str(wish.fields.get("unused", "")):
         hold, todo = Hold(HoldKind.REFUSED, unused), str(wish.fields.get("todo", ""))
         reason = "it is installed, but not in use"
@@ -157,20 +159,20 @@ def _compare(wish: Wish, context: Context) -> Finding:
     return Finding(wish.rule, wish.subject, Verdict.OK, evidence=evidence)
 
 
-def _differs(
+def _make_difference(
     wish: Wish, operands: tuple[str, ...], present: Mapping[str, str], evidence: tuple[str, ...], context: Context
 ) -> Finding:  # fmt: skip
-    reason = _reason(wish, operands, present)
+    reason = _describe_reason(wish, operands, present)
     try:
         would = context.facts.apt.would[" ".join(operands)]
     except UnknownFact as unknown:
         unsaid = prefix_reason(f"{reason}; what apt would do is unknown", unknown.reason)
         return Finding(wish.rule, wish.subject, Verdict.UNKNOWN, reason=unsaid)
-    decided = _decisions(operands, would, context.facts) if would.error else None
+    decided = _find_decision(operands, would, context.facts) if would.error else None
     if would.knows_no_such_package and not decided:
         said = f"{reason}; apt: {would.error}"
         return Finding(wish.rule, wish.subject, Verdict.UNKNOWN, reason=said, todo=_known_by(context.facts))
-    objection, todo = _objection(wish, operands, would, context.facts), ""
+    objection, todo = _find_objection(wish, operands, would, context.facts), ""
     if not objection:
         objection, todo = find_left_out(str(wish.fields.get("modules", "")), would, context.facts)
     if not objection:
@@ -180,13 +182,13 @@ def _differs(
         details = (*evidence, *apt.describe(would))
         todo = decided.undo if decided else todo
         return Finding(wish.rule, wish.subject, Verdict.DIFFERS, hold, reason, details, todo=todo)
-    change = _change(wish, operands, would, context)
+    change = _make_change(wish, operands, would, context)
     return Finding(wish.rule, wish.subject, Verdict.DIFFERS, Hold(), reason, evidence, (change,))
 
 
-def _decisions(operands: tuple[str, ...], would: apt.Transaction, facts: Facts) -> AptDecision | None:
+def _find_decision(operands: tuple[str, ...], would: apt.Transaction, facts: Facts) -> AptDecision | None:
     """What an administrator has decided in apt that explains why apt-get would not do this."""
-    asked = [one for one in versions(operands) if not one.endswith("-")]
+    asked = [one for one in parse_versions(operands) if not one.endswith("-")]
     return join_decisions(decisions_about(facts, (*asked, *would.unmet)))
 
 
@@ -204,10 +206,10 @@ def _half_way(wish: Wish, operands: tuple[str, ...], context: Context) -> str:
     all: apt would go on with that first. Empty where all is whole.
     """
     packages = context.facts.packages
-    own = {*wish.name.split(), *_removed(wish)}
+    own = {*wish.name.split(), *_list_removed(wish)}
     for address, applied in context.ledger.items():
         if applied.rule == wish.rule:
-            own |= set(_names(address))
+            own |= set(_split_names(address))
     left = [one for one in packages.unfinished if one.name in own or (operands and one.is_half)]
     if left:
         return f"dpkg stopped half-way with {', '.join(f'{one.name} ({one.status})' for one in left)}"
@@ -218,17 +220,17 @@ def _repair(context: Context) -> str:
     """Who repairs it: hosttune itself, where a run of ours was stopped; else a person."""
     packages = context.facts.packages
     half = {one.name for one in packages.unfinished}
-    ours = (one.goes_on for address, one in context.ledger.items() if half & set(_names(address)))
+    ours = (one.goes_on for address, one in context.ledger.items() if half & set(_split_names(address)))
     return "; by hand: ".join([*list(filter(None, ours))[-1:], repair_of(context.facts)])
 
 
-def _names(address: Address) -> tuple[str, ...]:
+def _split_names(address: Address) -> tuple[str, ...]:
     return names_of(address.name) if address.kind == SET else ()
 
 
-def _reason(wish: Wish, operands: tuple[str, ...], present: Mapping[str, str]) -> str:
+def _describe_reason(wish: Wish, operands: tuple[str, ...], present: Mapping[str, str]) -> str:
     """What is not as it should be, as a phrase."""
-    wanted = versions(operands)
+    wanted = parse_versions(operands)
     missing = [name for name in wanted if name not in present and not name.endswith("-")]
     other = [f"{name} is {present[name]}, not {version}" for name, version in wanted.items() if name in present]
     gone = [name[:-1] for name in operands if name.endswith("-")]
@@ -239,18 +241,20 @@ def _reason(wish: Wish, operands: tuple[str, ...], present: Mapping[str, str]) -
     return "; ".join([*parts, *[f"still installed: {', '.join(gone)}"] * bool(gone)])
 
 
-def _objection(wish: Wish, operands: tuple[str, ...], would: apt.Transaction, facts: Facts) -> str:
+def _find_objection(wish: Wish, operands: tuple[str, ...], would: apt.Transaction, facts: Facts) -> str:
     """Why apt must not do what it would do; empty where it may."""
     if would.error:
         return f"apt-get would fail: {would.error}"
-    asked = tuple(name for name in versions(operands) if not name.endswith("-"))
+    asked = tuple(name for name in parse_versions(operands) if not name.endswith("-"))
     kept = [name for name in asked if name not in would.after]
     if kept:
         return f"apt would not install {', '.join(kept)}"
     if would.downgraded:
         return f"apt would put back an older version of {', '.join(would.downgraded)}"
     allowed = tuple(wish.fields.get("may_remove", ()))
-    foreign = [one.name for one in would.removed if one.name not in _removed(wish) and not one.name.startswith(allowed)]
+    foreign = [
+        one.name for one in would.removed if one.name not in _list_removed(wish) and not one.name.startswith(allowed)
+    ]
     if foreign:
         return f"apt would remove {', '.join(foreign)}"
     dkms = [step.name for step in would.steps if compiles_modules(step.name) and step.after]
@@ -262,18 +266,18 @@ def _objection(wish: Wish, operands: tuple[str, ...], would: apt.Transaction, fa
         return f"apt would bring packages of another branch than {branch}: {', '.join(other)}"
     then = {name: would.after.get(name) or facts.packages[name].version for name in wish.fields.get("one_version", ())}
     coupled = {name: version for name, version in then.items() if version}
-    if len({apt.upstream(version) for version in coupled.values()}) > 1:
+    if len({apt.get_upstream(version) for version in coupled.values()}) > 1:
         found = ", ".join(f"{name} {version}" for name, version in coupled.items())
         return f"these must have one version, and the archive has {found}"
     return ""
 
 
-def _change(wish: Wish, operands: tuple[str, ...], would: apt.Transaction, context: Context) -> Change:
-    asked = tuple(name for name in versions(operands) if not name.endswith("-"))
+def _make_change(wish: Wish, operands: tuple[str, ...], would: apt.Transaction, context: Context) -> Change:
+    asked = tuple(name for name in parse_versions(operands) if not name.endswith("-"))
     along = tuple(name for name in would.after if name not in asked)
     removed = tuple(step.name for step in would.removed)
     before, after = value_of(would.before, would.automatic), value_of(would.after, would.automatic)
-    told = disturbance(would.before, would.after, context.facts)
+    told = describe_disturbance(would.before, would.after, context.facts)
     kept = sum(place != "nowhere" for place in would.old.values())
     notes = (f"keeps {kept} old .deb files in {FOLDER} until it is undone",) if kept else ()
     return Change(
@@ -285,14 +289,14 @@ def _change(wish: Wish, operands: tuple[str, ...], would: apt.Transaction, conte
         context.risk,
         Disturbs.GPU_WORK if told else Disturbs(wish.fields.get("disturbs", context.disturbs)),
         Activation(wish.fields.get("activation", "now")),
-        _reversible(would),
+        _describe_reversible(would),
         str(wish.fields.get("why", ""))
         or (f"apt-get installs {', '.join(asked)}" if asked else f"apt-get removes {', '.join(removed)}"),
         details=(*apt.describe(would), *describe_kernels(would, context.facts), *notes, *told),
     )
 
 
-def _reversible(would: apt.Transaction) -> str:
+def _describe_reversible(would: apt.Transaction) -> str:
     """How far an undo will get, as it can be told now."""
     new = [name for name in would.after if name not in would.before]
     removes = f"removes exactly these {len(new)} packages again, and their configuration files stay"

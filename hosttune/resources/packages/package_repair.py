@@ -9,7 +9,7 @@ from hosttune.facts import Facts
 from hosttune.facts import apt_get as apt
 from hosttune.facts.base import UnknownFact
 from hosttune.host.door import Completed
-from hosttune.resources.packages.kept_debs import operand
+from hosttune.resources.packages.kept_debs import spell_operand
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -23,7 +23,7 @@ def settle(writer: Writer) -> str:
 
     When apt-get was killed, its dpkg goes on; when hosttune was, both do.
     """
-    said = tried(writer, apt.check(), 2 * apt.LOOK_TIMEOUT_S)
+    said = try_running(writer, apt.check(), 2 * apt.LOOK_TIMEOUT_S)
     if apt.is_locked(said):
         raise Refused(f"another package manager is still at work: {said}", hint="when it has ended, run it again")
     return said
@@ -36,21 +36,21 @@ def mend(writer: Writer, names: Collection[str]) -> str:
     replace or remove may be of these packages alone; anything else is left to a person. Raises as `settle`.
     """
     settle(writer)
-    said = _repaired(writer, names, tried(writer, apt.configuration(), apt.INSTALL_TIMEOUT_S))
+    said = _repair_packages(writer, names, try_running(writer, apt.make_configuration(), apt.INSTALL_TIMEOUT_S))
     again = _to_reinstall(writer, names)
-    return _repaired(writer, names, said, again) if again else said
+    return _repair_packages(writer, names, said, again) if again else said
 
 
-def _repaired(writer: Writer, names: Collection[str], said: str, again: Sequence[str] = ()) -> str:
+def _repair_packages(writer: Writer, names: Collection[str], said: str, again: Sequence[str] = ()) -> str:
     """Let apt-get do what it would do about it, where that is of these packages alone; `said` is what is known so far
     of what stays broken."""
     answer = writer.query(apt.repair(again, simulate=True), timeout_s=apt.LOOK_TIMEOUT_S)
     if not isinstance(answer, Completed) or answer.status != 0:
         return said or "apt-get does not say how it would repair what is half-way"
-    steps = apt.parse(apt.relevant(answer.text)).steps
+    steps = apt.parse(apt.find_relevant_lines(answer.text)).steps
     if others := [step.name for step in steps if step.name not in names]:
         return "\n".join(filter(None, (said, f"to repair it, apt would also touch {', '.join(others)}")))
-    return tried(writer, apt.repair(again), apt.INSTALL_TIMEOUT_S) if steps else said
+    return try_running(writer, apt.repair(again), apt.INSTALL_TIMEOUT_S) if steps else said
 
 
 def _to_reinstall(writer: Writer, names: Collection[str]) -> tuple[str, ...]:
@@ -59,10 +59,10 @@ def _to_reinstall(writer: Writer, names: Collection[str]) -> tuple[str, ...]:
         found = [one for one in Facts(writer).packages.to_reinstall if one.name in names and one.version]
     except UnknownFact:
         return ()
-    return tuple(operand(writer, one.name, one.version) for one in found)
+    return tuple(spell_operand(writer, one.name, one.version) for one in found)
 
 
-def tried(writer: Writer, argv: Sequence[str], timeout_s: float) -> str:
+def try_running(writer: Writer, argv: Sequence[str], timeout_s: float) -> str:
     """Run it; returns what went wrong."""
     try:
         writer.run(argv, timeout_s=timeout_s)

@@ -20,12 +20,12 @@ from hosttune.facts.base import UnknownFact
 from hosttune.facts.packages import DATABASE, REPAIR
 from hosttune.quoting import quote
 from hosttune.regex import regex
-from hosttune.resources.base import AddressKind, inverted
+from hosttune.resources.base import AddressKind, invert_change
 from hosttune.resources.packages.apt_wait import wait_for_apt
-from hosttune.resources.packages.kept_debs import drop, keep, operand
-from hosttune.resources.packages.package_repair import mend, settle, tried
+from hosttune.resources.packages.kept_debs import drop, keep, spell_operand
+from hosttune.resources.packages.package_repair import mend, settle, try_running
 from hosttune.resources.packages.room import find_lack
-from hosttune.resources.steps import CommandLine, each, shorten_list
+from hosttune.resources.steps import CommandLine, list_steps, shorten_list
 from hosttune.values import ABSENT, Absent, Change, FileValue, Unreadable, steps_of
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from hosttune.values import Value
 
 AUTOMATIC = " (auto)"  # behind a version to which a package returns: it had come along with others (apt-mark(8))
-# Of apt-get itself, of its dpkg, of a maintainer script: nobody says that it would fail again.
+# Of apt-get itself, of its dpkg, of a maintainer script: no one says that it would fail again.
 _STOPPED = regex(r"by signal|exited unexpectedly|received a segmentation fault")
 _OF_PACKAGES = ("/boot", "/etc", "/usr", "/usr/bin", "/usr/lib", "/var/lib/dpkg")
 
@@ -63,8 +63,8 @@ def names_of(name: str) -> tuple[str, ...]:
     return tuple(one for part in split_set(name) for one in part)
 
 
-def versions(value: Value) -> dict[str, str]:
-    """Versions by name, of the value of a set; what stands in brackets behind a version is left out."""
+def parse_versions(value: Value) -> dict[str, str]:
+    """Versions by name, of the value of a set; what is in brackets behind a version is left out."""
     pairs = (one.partition("=") for one in value) if isinstance(value, tuple) else ()
     return {name: version.partition(" ")[0] for name, _, version in pairs}
 
@@ -100,7 +100,7 @@ class PackageSetAddress(AddressKind):
     kind = "package-set"
     is_in_parts = True
     is_set = True
-    goes_back = False  # packages go only where somebody asks for it
+    goes_back = False  # packages go only where someone asks for it
 
     def describe(self, name: str) -> str:
         names = names_of(name)
@@ -112,14 +112,14 @@ class PackageSetAddress(AddressKind):
             known = [packages[one] for one in names_of(name)]
         except UnknownFact as unknown:
             return Unreadable(unknown.reason)
-        return tuple(sorted(_entry(one) for one in known if one.is_installed or one.is_unfinished)) or ABSENT
+        return tuple(sorted(_format_entry(one) for one in known if one.is_installed or one.is_unfinished)) or ABSENT
 
     def write(self, writer: Writer, change: Change) -> None:
         name = change.address.name
         present = self.read(writer, name)
         if not self.same(present, change.before):
             raise Conflict(f"the packages are no longer as planned: {describe_set(present)}", hint="run the plan again")
-        before, after = versions(change.before), versions(change.after)
+        before, after = parse_versions(change.before), parse_versions(change.after)
         if writer.kind == "overlay":
             _enter(writer, before, after)
             return
@@ -139,13 +139,13 @@ class PackageSetAddress(AddressKind):
         error = ""
         for is_last in (False, True):
             present = self.read(writer, change.address.name)
-            if versions(present) == versions(change.after):
+            if parse_versions(present) == parse_versions(change.after):
                 if is_last or not _is_half(present):
                     return error if _is_half(present) else ""
                 error = mend(writer, names_of(change.address.name))  # for that, apt may take a package away
                 continue
             try:
-                error = _transact(writer, change, versions(present))
+                error = _transact(writer, change, parse_versions(present))
             except Refused as refused:
                 if error:  # what apt-get did before has left something
                     return f"{error}\n{refused.message}"
@@ -161,8 +161,8 @@ class PackageSetAddress(AddressKind):
         """Raise Refused unless the set is where the change leads, whole."""
         left = self.read(writer, change.address.name)
         if not self.same(left, change.after) or was_interrupted(writer):
-            raise _refusal(writer, error or "apt-get reported no error", left, change)
-        if came_along := _marked(change.after):
+            raise _make_refusal(writer, error or "apt-get reported no error", left, change)
+        if came_along := _list_marked(change.after):
             writer.run(apt.mark_automatic(came_along), timeout_s=apt.LOOK_TIMEOUT_S)
 
     def same(self, one: Value, other: Value) -> bool:
@@ -170,15 +170,15 @@ class PackageSetAddress(AddressKind):
         was not so then. What was half-way may be repaired meanwhile, and is still the one that came.
         """
         if isinstance(one, tuple) and isinstance(other, tuple):
-            return versions(one) == versions(other) and half_of(one) <= half_of(other)
+            return parse_versions(one) == parse_versions(other) and half_of(one) <= half_of(other)
         return one == other
 
     def invert(self, change: Change) -> Change | None:
-        back = inverted(change)
+        back = invert_change(change)
         return replace(back, details=describe_changes(back.before, back.after))
 
     def by_hand(self, changes: Sequence[Change]) -> Sequence[str]:
-        return shorten_list(each(changes, _step))
+        return shorten_list(list_steps(changes, _step))
 
     def as_of_now(self, change: Change, facts: Facts) -> Change:
         from hosttune.resources.packages.driver_use import as_of_now
@@ -188,13 +188,13 @@ class PackageSetAddress(AddressKind):
     def prepare(self, writer: Writer, change: Change, on_progress: Callable[[str], None], *, is_undo: bool) -> None:
         wait_for_apt(writer, on_progress)
         if not is_undo:
-            keep(writer, versions(change.before))
+            keep(writer, parse_versions(change.before))
 
     def stand(self, changes: Sequence[Change], reader: Reader) -> bool:
         """A package may be in several sets: each is, whole, in the version that the last of them gave it."""
         wanted: dict[str, str] = {}
         for change in changes:
-            after = versions(change.after)
+            after = parse_versions(change.after)
             wanted |= {name: after.get(name, "") for name in names_of(change.address.name)}
         try:
             packages = Facts(reader).packages
@@ -222,18 +222,18 @@ class PackageSetAddress(AddressKind):
         mend(writer, names_of(change.address.name))
 
     def is_between(self, present: Value, change: Change) -> bool:
-        """Each package stands as before or as after it: a transaction that stopped, and what a repair by hand makes of
+        """Each package is as before or as after it: a transaction that stopped, and what a repair by hand makes of
         it, bring no third version."""
-        now, old, new = versions(present), versions(change.before), versions(change.after)
+        now, old, new = parse_versions(present), parse_versions(change.before), parse_versions(change.after)
         return all(now.get(one) in ("", old.get(one), new.get(one)) for one in names_of(change.address.name))
 
     def keep_for(self, changes: Sequence[Change], writer: Writer) -> None:
-        drop(writer, {pair for change in changes for pair in versions(change.before).items()})
+        drop(writer, {pair for change in changes for pair in parse_versions(change.before).items()})
 
 
 def _step(change: Change) -> CommandLine:
     asked, along, removed = split_set(change.address.name)
-    before, after = versions(change.before), versions(change.after)
+    before, after = parse_versions(change.before), parse_versions(change.after)
     named = (name for name in (*asked, *removed) if name in after and after[name] != before.get(name))
     install = [f"{name}={after[name]}" if after[name] else name for name in named]
     remove = [name for name in (*asked, *along, *removed) if name in before and name not in after]
@@ -246,7 +246,7 @@ def _step(change: Change) -> CommandLine:
 
 def describe_changes(before: Value, after: Value) -> tuple[str, ...]:
     """What becomes of each package, those of one version on one line, and what stays of those that go."""
-    old, new = versions(before), versions(after)
+    old, new = parse_versions(before), parse_versions(after)
     gone = [name for name in old if name not in new]
     half = [name for name in sorted(half_of(before) - half_of(after)) if name in new]
     acts = [(name, "install", version) for name, version in new.items() if name not in old]
@@ -259,7 +259,7 @@ def describe_changes(before: Value, after: Value) -> tuple[str, ...]:
     )
 
 
-def _entry(package: Package) -> str:
+def _format_entry(package: Package) -> str:
     return f"{package.name}={package.version}" + (f" ({package.status})" if package.is_unfinished else "")
 
 
@@ -273,27 +273,27 @@ def _is_half(value: Value) -> bool:
     return bool(half_of(value))
 
 
-def _marked(value: Value) -> tuple[str, ...]:
+def _list_marked(value: Value) -> tuple[str, ...]:
     entries = value if isinstance(value, tuple) else ()
     return tuple(one.partition("=")[0] for one in entries if one.endswith(AUTOMATIC))
 
 
 def _transact(writer: Writer, change: Change, before: Mapping[str, str]) -> str:
-    """Let apt-get do it; returns what went wrong. Raises Refused and Conflict, as `_settled`."""
-    after = versions(change.after)
-    operands, would = _settled(writer, change, before, after)
+    """Let apt-get do it; returns what went wrong. Raises Refused and Conflict, as `_settle_change`."""
+    after = parse_versions(change.after)
+    operands, would = _settle_change(writer, change, before, after)
     lack, way_out = find_lack(would, Facts(writer))  # as it is now; of an undo for the first time
     if lack:
         raise Refused(lack, hint=way_out)
-    error = tried(writer, apt.installation(operands, would), apt.INSTALL_TIMEOUT_S)
+    error = try_running(writer, apt.make_installation(operands, would), apt.INSTALL_TIMEOUT_S)
     said = [error, settle(writer) if "did not end" in error else ""]
     new = {name: after[name] for name in split_set(change.address.name)[1] if name in after and name not in before}
-    if named := [name for name in new if {*_exact(writer, (name,), new)} & {*operands}]:
-        said.append(tried(writer, apt.mark_automatic(named), apt.LOOK_TIMEOUT_S))
+    if named := [name for name in new if {*_spell_exact(writer, (name,), new)} & {*operands}]:
+        said.append(try_running(writer, apt.mark_automatic(named), apt.LOOK_TIMEOUT_S))
     return "\n".join(filter(None, said))
 
 
-def _refusal(reader: Reader, error: str, left: Value, change: Change) -> Refused:
+def _make_refusal(reader: Reader, error: str, left: Value, change: Change) -> Refused:
     """What became of the set, and the commands that lead out."""
     if isinstance(left, Unreadable):
         return Refused(f"{error}\n  what is installed now cannot be read: {left.reason}", hint=REPAIR)
@@ -302,7 +302,7 @@ def _refusal(reader: Reader, error: str, left: Value, change: Change) -> Refused
     half = tuple(one for one in entries if _is_half((one,)))
     lines = [error, f"now installed of the set: {describe_set(whole or ABSENT)}"]
     lines += [f"half-way: {', '.join(half)}"] * bool(half)
-    missing = _differing(versions(change.after), versions(whole))
+    missing = _list_differing(parse_versions(change.after), parse_versions(whole))
     lines += [f"not as planned: {', '.join(missing)}"] * bool(missing)
     describe_changes = "\n  ".join(lines)
     room = f"{_make_room(reader)}: " if _is_full(error) else ""
@@ -311,10 +311,10 @@ def _refusal(reader: Reader, error: str, left: Value, change: Change) -> Refused
         return HalfWay(describe_changes, first=room, by_hand=describe_repair(reader) if is_stuck else "")
     if is_stuck:
         return Refused(describe_changes, hint=f"{room}{describe_repair(reader)}\nrun it again")
-    return Refused(describe_changes, hint=_unchanged(reader, error))
+    return Refused(describe_changes, hint=_describe_unchanged(reader, error))
 
 
-def _differing(planned: Mapping[str, str], present: Mapping[str, str]) -> tuple[str, ...]:
+def _list_differing(planned: Mapping[str, str], present: Mapping[str, str]) -> tuple[str, ...]:
     wrong = [f"{name} {version}" for name, version in planned.items() if present.get(name) != version]
     return (*wrong, *(f"{name} {version} is still there" for name, version in present.items() if name not in planned))
 
@@ -334,7 +334,7 @@ def _make_room(reader: Reader) -> str:
     return "make room (df -h / /boot /var), then"
 
 
-def _unchanged(reader: Reader, error: str) -> str:
+def _describe_unchanged(reader: Reader, error: str) -> str:
     """What to do after a transaction that failed and has left all as it was."""
     if _is_full(error):
         return f"{_make_room(reader)} run it again; no package has changed"
@@ -343,7 +343,7 @@ def _unchanged(reader: Reader, error: str) -> str:
     return "no package has changed; sudo apt-get update, then run it again"
 
 
-def _settled(
+def _settle_change(
     writer: Writer, change: Change, before: Mapping[str, str], after: Mapping[str, str]
 ) -> tuple[tuple[str, ...], apt.Transaction]:
     """The operands with which apt-get does exactly this change now, and what it says of them. Raises Conflict where it
@@ -355,10 +355,10 @@ def _settled(
     """
     asked, along, removed = split_set(change.address.name)
     gone = tuple(f"{name}-" for name in (*asked, *along, *removed) if name in before and name not in after)
-    wanted = _changed(before, after), _changed(after, before)
+    wanted = _find_changed(before, after), _find_changed(after, before)
     named = [(), tuple(name for name in along if name in before)]
-    named += [along] * (before != versions(change.before))
-    tries = dict.fromkeys((*_exact(writer, (*asked, *some, *removed), wanted[1]), *gone) for some in named)
+    named += [along] * (before != parse_versions(change.before))
+    tries = dict.fromkeys((*_spell_exact(writer, (*asked, *some, *removed), wanted[1]), *gone) for some in named)
     would = apt.Transaction(())
     for operands in filter(None, tries):
         would = _ask(writer, operands)
@@ -366,7 +366,7 @@ def _settled(
             return operands, would
     if would.error:
         raise Refused(f"apt-get: {would.error}", hint=_way_in(writer, would.error, asked))
-    raise Conflict(f"apt would now do something else: {_difference(would, after)}", hint="run the plan again")
+    raise Conflict(f"apt would now do something else: {_describe_difference(would, after)}", hint="run the plan again")
 
 
 def _way_in(reader: Reader, error: str, asked: tuple[str, ...]) -> str:
@@ -380,17 +380,19 @@ def _way_in(reader: Reader, error: str, asked: tuple[str, ...]) -> str:
     return "sudo apt-get update, then run it again"
 
 
-def _exact(reader: Reader, names: tuple[str, ...], wanted: Mapping[str, str]) -> tuple[str, ...]:
-    return tuple(operand(reader, name, wanted[name]) for name in names if name in wanted)
+def _spell_exact(reader: Reader, names: tuple[str, ...], wanted: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(spell_operand(reader, name, wanted[name]) for name in names if name in wanted)
 
 
 def _ask(reader: Reader, operands: tuple[str, ...]) -> apt.Transaction:
-    answer = reader.query(apt.simulation(operands), timeout_s=apt.LOOK_TIMEOUT_S)
+    answer = reader.query(apt.make_simulation(operands), timeout_s=apt.LOOK_TIMEOUT_S)
     if isinstance(answer, Unreadable):
         raise Refused(f"apt-get: {answer.reason}")
     if isinstance(answer, Absent):
         raise Refused("apt-get is not installed")
-    return apt.parse(apt.relevant(answer.text) if answer.status == 0 else apt.errors(answer.errors, answer.status))
+    return apt.parse(
+        apt.find_relevant_lines(answer.text) if answer.status == 0 else apt.parse_errors(answer.errors, answer.status)
+    )
 
 
 def _enter(writer: Writer, before: Mapping[str, str], after: Mapping[str, str]) -> None:
@@ -402,10 +404,10 @@ def _enter(writer: Writer, before: Mapping[str, str], after: Mapping[str, str]) 
     if not isinstance(database, bytes):
         raise Refused(f"{DATABASE} cannot be read")
     paragraphs = database.strip(b"\n").split(b"\n\n")
-    native = next((_named(one)[1] for one in paragraphs if _named(one)[0] == "dpkg"), "")
+    native = next((_parse_paragraph(one)[1] for one in paragraphs if _parse_paragraph(one)[0] == "dpkg"), "")
     kept = []
     for one in paragraphs:
-        name, architecture = _named(one)
+        name, architecture = _parse_paragraph(one)
         key = name if architecture in {native, "all", ""} else f"{name}:{architecture}"
         if key not in before and key not in after:
             kept.append(one)
@@ -413,7 +415,7 @@ def _enter(writer: Writer, before: Mapping[str, str], after: Mapping[str, str]) 
     writer.replace(DATABASE, FileValue(b"\n\n".join((*kept, *new)) + b"\n"), expected=database)
 
 
-def _named(paragraph: bytes) -> tuple[str, str]:
+def _parse_paragraph(paragraph: bytes) -> tuple[str, str]:
     """(name, architecture) of a paragraph of dpkg's database."""
     rows = dict(row.partition(b": ")[::2] for row in paragraph.split(b"\n"))
     return rows.get(b"Package", b"").decode("utf-8", "replace"), rows.get(b"Architecture", b"").decode(
@@ -421,11 +423,11 @@ def _named(paragraph: bytes) -> tuple[str, str]:
     )
 
 
-def _changed(known: Mapping[str, str], other: Mapping[str, str]) -> dict[str, str]:
+def _find_changed(known: Mapping[str, str], other: Mapping[str, str]) -> dict[str, str]:
     return {name: version for name, version in known.items() if other.get(name) != version}
 
 
-def _difference(would: apt.Transaction, after: Mapping[str, str]) -> str:
+def _describe_difference(would: apt.Transaction, after: Mapping[str, str]) -> str:
     others = replace(would, steps=tuple(step for step in would.steps if step.name not in after))
     return "; ".join(apt.describe(others if others.steps else would)) or "nothing"
 

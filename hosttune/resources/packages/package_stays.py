@@ -35,7 +35,7 @@ def restarts_left(reader: Reader) -> tuple[str, ...]:
     answer = reader.query(apt.NEEDRESTART, timeout_s=apt.LOOK_TIMEOUT_S)
     if isinstance(answer, Unreadable):
         return (f"needrestart waits: it did not say which services use replaced files ({answer.reason})",)
-    units = apt.restarts(answer.text) if isinstance(answer, Completed) else ()
+    units = apt.parse_restarts(answer.text) if isinstance(answer, Completed) else ()
     if not units:
         return ()
     names = ", ".join(units)
@@ -54,7 +54,7 @@ def left_by(changes: Iterable[Change], reader: Reader) -> tuple[str, ...]:
     beside = [
         f"{path}{end}"
         for name in sorted(names)
-        for path in _configuration(reader, name)
+        for path in _list_configuration(reader, name)
         for end in _BESIDE
         if isinstance(reader.stat(f"{path}{end}"), Stat)
     ]
@@ -65,7 +65,7 @@ def left_by(changes: Iterable[Change], reader: Reader) -> tuple[str, ...]:
     return tuple(said)
 
 
-def _configuration(reader: Reader, name: str) -> tuple[str, ...]:
+def _list_configuration(reader: Reader, name: str) -> tuple[str, ...]:
     """The configuration files that a package brought; of one that is gone, too, until it is purged."""
     database = reader.read(DATABASE)
     found: list[str] = []

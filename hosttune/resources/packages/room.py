@@ -45,7 +45,7 @@ class _Need:
     what: str
 
 
-def _needs(would: Transaction, facts: Facts) -> Iterator[_Need]:
+def _list_needs(would: Transaction, facts: Facts) -> Iterator[_Need]:
     """Raises UnknownFact."""
     new = [name for name in would.after if name not in would.before]
     headers = sum(name.startswith("linux-headers-") for name in new)
@@ -71,7 +71,7 @@ def find_lack(would: Transaction, facts: Facts) -> tuple[str, str]:
     """Which file system has no room for it, as a sentence, and the way out; both empty where there is room, or nothing
     is known of it."""
     try:
-        needs = tuple(_needs(would, facts))
+        needs = tuple(_list_needs(would, facts))
         if any(one.path == BOOT for one in needs) and (unmounted := facts.boot_room.unmounted):
             return unmounted, f"sudo mount {BOOT}\nrun it again"
     except UnknownFact:

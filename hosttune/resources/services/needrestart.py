@@ -36,36 +36,40 @@ class NeedrestartWish(WishKind):
     activations = (Activation.NOW,)
 
     def addresses(self, wish: Wish, facts: Facts) -> tuple[Address, ...]:  # noqa: ARG002 - the interface of all kinds
-        return (_file(wish),)
+        return (_address_file(wish),)
 
     def compare(self, wishes: tuple[Wish, ...], context: Context) -> tuple[Finding, ...]:
         return tuple(finding for wish in wishes for finding in _compare(wish, context))
 
     def writes(self, wishes: tuple[Wish, ...]) -> tuple[Change, ...]:
-        return tuple(in_general(wish, _file(wish), _text(wish, tuple(wish.name.split()))) for wish in wishes)
+        return tuple(
+            in_general(wish, _address_file(wish), _render_text(wish, tuple(wish.name.split()))) for wish in wishes
+        )
 
 
-def _file(wish: Wish) -> Address:
+def _address_file(wish: Wish) -> Address:
     return Address("file", dropin_path(FOLDER, wish.rule))
 
 
 def _compare(wish: Wish, context: Context) -> tuple[Finding, ...]:
-    path = _file(wish).name
+    path = _address_file(wish).name
     try:
         settings = context.facts.needrestart.settings
     except UnknownFact as unknown:
-        return (_unknown(wish, unknown.reason),)
+        return (_make_unknown(wish, unknown.reason),)
     others = tuple(one for one in settings if one.file != path)
     if unclear := next((one for one in others if one.what == "unclear"), None):
-        return (_unknown(wish, f"{unclear.file}: what it says of override_rc is more than a value: {unclear.pattern}"),)
+        return (
+            _make_unknown(wish, f"{unclear.file}: what it says of override_rc is more than a value: {unclear.pattern}"),
+        )
     services = tuple(wish.name.split())
     if bad := next((one for one in services if not _NAME.fullmatch(one)), None):
-        return (_unknown(wish, f"{bad!r} is no name of a service"),)
+        return (_make_unknown(wish, f"{bad!r} is no name of a service"),)
     mode = mode_of(others)
-    if mode and mode.value == "l" and context.state[_file(wish)] is ABSENT:
+    if mode and mode.value == "l" and context.state[_address_file(wish)] is ABSENT:
         sentence = f'{mode.file} sets $nrconf{{restart}} = "l": nothing is restarted, what waits is listed'
         return (Finding(wish.rule, wish.subject, Verdict.OK, evidence=(sentence,)),)
-    contested = {one: found for one in services if (found := _restarted(others, one))}
+    contested = {one: found for one in services if (found := _find_restarted(others, one))}
     if later := next((one for one in others if one.what == "clear" and one.file > path and one.file != MAIN), None):
         hold = Hold(HoldKind.OWNED, later.file)
         reason = f"{later.file} comes later and starts the table of exceptions anew"
@@ -74,40 +78,40 @@ def _compare(wish: Wish, context: Context) -> tuple[Finding, ...]:
     wanted = tuple(one for one in services if one not in contested and not entries_for(others, one))
     if wish.fields.get("entries") == "installed":  # an entry stays when its package goes
         present = tuple(one for one in settings if one.file == path)
-        here = _installed(wanted, context)
+        here = _select_installed(wanted, context)
         wanted = tuple(one for one in wanted if one in here or entries_for(present, one))
-    ours = _ours(wish, wanted, others, services, context)
-    return (*(ours,), *(_contested(wish, service, found) for service, found in contested.items()))
+    ours = _make_ours(wish, wanted, others, services, context)
+    return (*(ours,), *(_make_contested(wish, service, found) for service, found in contested.items()))
 
 
-def _restarted(settings: tuple[NeedrestartSetting, ...], service: str) -> NeedrestartSetting | None:
-    """Somebody else's entry that wants a service restarted."""
+def _find_restarted(settings: tuple[NeedrestartSetting, ...], service: str) -> NeedrestartSetting | None:
+    """Someone else's entry that wants a service restarted."""
     return next((one for one in entries_for(settings, service) if one.value != "0"), None)
 
 
-def _contested(wish: Wish, service: str, found: NeedrestartSetting) -> Finding:
+def _make_contested(wish: Wish, service: str, found: NeedrestartSetting) -> Finding:
     reason = f"{service} is restarted when a library of it was upgraded"
     todo = f"if nobody wants that, take {found.pattern} out of {found.file}"
     return Finding(wish.rule, service, Verdict.DIFFERS, Hold(HoldKind.OWNED, found.file), reason, todo=todo)
 
 
-def _ours(
+def _make_ours(
     wish: Wish,
     wanted: tuple[str, ...],
     others: tuple[NeedrestartSetting, ...],
     services: tuple[str, ...],
     context: Context,
 ) -> Finding:
-    """Our file, with the services that nobody else excepts."""
+    """Our file, with the services that no one else excepts."""
     kept = sorted({f"{one.pattern} ({one.file})" for name in services for one in entries_for(others, name)})
     evidence = (f"excepted already: {', '.join(kept)}",) if kept else ()
-    here = _installed(wanted, context)
-    if not here and context.state[_file(wish)] is ABSENT:
+    here = _select_installed(wanted, context)
+    if not here and context.state[_address_file(wish)] is ABSENT:
         return Finding(wish.rule, wish.subject, Verdict.OK, evidence=evidence)
-    dropin = compare_dropin(_file(wish).name, _text(wish, wanted), wish.rule, context, Activation.NOW)
+    dropin = compare_dropin(_address_file(wish).name, _render_text(wish, wanted), wish.rule, context, Activation.NOW)
     evidence = (*dropin.evidence, *evidence)
     if dropin.unknown:
-        return _unknown(wish, dropin.unknown)
+        return _make_unknown(wish, dropin.unknown)
     if dropin.hold or dropin.change is None:
         verdict = Verdict.DIFFERS if dropin.hold else Verdict.OK
         return Finding(wish.rule, wish.subject, verdict, dropin.hold, evidence=evidence, todo=dropin.todo)
@@ -115,18 +119,18 @@ def _ours(
     return Finding(wish.rule, wish.subject, Verdict.DIFFERS, Hold(), reason, evidence, (dropin.change,))
 
 
-def _installed(services: tuple[str, ...], context: Context) -> tuple[str, ...]:
+def _select_installed(services: tuple[str, ...], context: Context) -> tuple[str, ...]:
     """Those that have a unit here; one of which that cannot be read counts."""
     units = UnitFiles(context.facts.reader)
     return tuple(one for one in services if attempt(units.path, f"{one}.service") != "")
 
 
-def _text(wish: Wish, services: tuple[str, ...]) -> bytes:
+def _render_text(wish: Wish, services: tuple[str, ...]) -> bytes:
     patterns = tuple(rf"^{re.sub(r'[^A-Za-z0-9_]', lambda one: chr(92) + one[0], name)}\.service$" for name in services)
     return render("needrestart.conf.j2", rule=wish.rule, services=patterns).encode()
 
 
-def _unknown(wish: Wish, reason: str) -> Finding:
+def _make_unknown(wish: Wish, reason: str) -> Finding:
     return Finding(wish.rule, wish.subject, Verdict.UNKNOWN, reason=reason)
 
 

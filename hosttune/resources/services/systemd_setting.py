@@ -42,7 +42,7 @@ _LIVE = {"LimitMEMLOCK": "memlock", "LimitNOFILE": "nofile"}  # keys whose value
 _PROCESSES = {"docker": "dockerd", "ssh": "sshd", "logind": "systemd-logind"}
 
 
-def amount(word: str) -> float | None:
+def parse_amount(word: str) -> float | None:
     """`8M` -> 8388608, `infinity` is infinite; of `soft:hard` the soft one; None for what is no number."""
     word = word.partition(":")[0]
     if word == "infinity":
@@ -51,16 +51,16 @@ def amount(word: str) -> float | None:
     return int(match[1]) * _UNITS[match[2]] if match else None
 
 
-def _plain(word: str) -> str:
+def _normalize_word(word: str) -> str:
     return _TRUTH.get(word.lower(), word.lower())
 
 
-def satisfies(word: str, wish: Wish) -> bool:
+def satisfies_wish(word: str, wish: Wish) -> bool:
     """Whether a value is what the wish says: yes and true are one, infinity is above every number."""
     for bound in wish.bounds:
-        wanted, value = amount(str(bound.value)), amount(word)
+        wanted, value = parse_amount(str(bound.value)), parse_amount(word)
         if bound.operator is Operator.EXACTLY or wanted is None or value is None:
-            if _plain(word) != _plain(str(bound.value)):
+            if _normalize_word(word) != _normalize_word(str(bound.value)):
                 return False
         elif value > wanted if bound.operator is Operator.AT_MOST else value < wanted:
             return False
@@ -76,43 +76,45 @@ class SystemdSettingWish(WishKind):
     activations = (Activation.RESTART,)
 
     def addresses(self, wish: Wish, facts: Facts) -> tuple[Address, ...]:  # noqa: ARG002 - the interface of all kinds
-        return () if UnitSettings.name_fault(wish.name) else (_file(wish),)
+        return () if UnitSettings.name_fault(wish.name) else (_address_file(wish),)
 
     def compare(self, wishes: tuple[Wish, ...], context: Context) -> tuple[Finding, ...]:
-        return in_dropins([_SettingComparison(wish, context) for wish in wishes], _dropin)
+        return in_dropins([_SettingComparison(wish, context) for wish in wishes], _make_dropin)
 
     def writes(self, wishes: tuple[Wish, ...]) -> tuple[Change, ...]:
         changes = []
-        for address in dict.fromkeys(map(_file, wishes)):
-            own = [wish for wish in wishes if _file(wish) == address]
-            activation, triggers = Activation.RESTART, _triggers(own[0])
-            changes.append(in_general(own[0], address, _text(own), activation=activation, triggers=triggers))
+        for address in dict.fromkeys(map(_address_file, wishes)):
+            own = [wish for wish in wishes if _address_file(wish) == address]
+            activation, triggers = Activation.RESTART, _list_triggers(own[0])
+            changes.append(in_general(own[0], address, _render_text(own), activation=activation, triggers=triggers))
         return tuple(changes)
 
 
-def _file(wish: Wish) -> Address:
-    return Address("file", dropin_path(f"/etc/systemd/{_folder(wish)}.d", wish.rule))
+def _address_file(wish: Wish) -> Address:
+    return Address("file", dropin_path(f"/etc/systemd/{_name_folder(wish)}.d", wish.rule))
 
 
-def _folder(wish: Wish) -> str:
+def _name_folder(wish: Wish) -> str:
     file = wish.name.partition("/")[0]
     return file if file.endswith(".conf") else f"system/{file}"
 
 
-def _process(wish: Wish) -> str:
+def _name_process(wish: Wish) -> str:
     file = wish.name.partition("/")[0]
     stem = file.rpartition(".")[0]
     return DAEMONS.get(file) or _PROCESSES.get(stem, stem)
 
 
-def _dropin(looks: list[_SettingComparison]) -> Dropin:
+def _make_dropin(looks: list[_SettingComparison]) -> Dropin:
     """One file for all keys of a unit."""
     first, wishes = looks[0], [look.wish for look in looks]
-    triggers = _triggers(first.wish)
-    return compare_dropin(first.path, _text(wishes), first.wish.rule, first.context, Activation.RESTART, triggers)
+    triggers = _list_triggers(first.wish)
+    return compare_dropin(
+        first.path, _render_text(wishes), first.wish.rule, first.context, Activation.RESTART, triggers
+    )
 
 
-def _text(wishes: list[Wish]) -> bytes:
+def _render_text(wishes: list[Wish]) -> bytes:
     """One file for all keys of a unit, section by section."""
     lines: dict[str, list[str]] = {}
     for wish in wishes:
@@ -121,7 +123,7 @@ def _text(wishes: list[Wish]) -> bytes:
     return dropin_text(wishes[0].rule, (line for head, rows in lines.items() for line in (head, *rows)))
 
 
-def _triggers(wish: Wish) -> tuple[Trigger, ...]:
+def _list_triggers(wish: Wish) -> tuple[Trigger, ...]:
     return () if wish.name.partition("/")[0].endswith(".conf") else (Trigger("daemon-reload"),)
 
 
@@ -139,7 +141,7 @@ class _SettingComparison(InDropin):
     @property
     def path(self) -> str:
         """Of our drop-in."""
-        return _file(self.wish).name
+        return _address_file(self.wish).name
 
     @property
     def is_kept(self) -> bool:
@@ -148,7 +150,7 @@ class _SettingComparison(InDropin):
 
     @property
     def order(self) -> FileOrder:
-        return unit_order(_folder(self.wish))
+        return unit_order(_name_folder(self.wish))
 
     @property
     def section(self) -> str:
@@ -172,22 +174,22 @@ class _SettingComparison(InDropin):
         if not setting.exists or setting.is_masked:
             return self._says(Verdict.NOT_APPLICABLE, f"{self.file} is not installed")
         live = self._live()
-        if self.values and satisfies(self.values[-1].value, self.wish):
+        if self.values and satisfies_wish(self.values[-1].value, self.wish):
             return self._in_place(live)
-        if not self.values and live and satisfies(live, self.wish):
+        if not self.values and live and satisfies_wish(live, self.wish):
             return self._says(Verdict.OK, evidence=(f"{self.file} runs with {live}", *self._there))
         for one in reversed(self.values):
-            if one.path != self.path and not satisfies(one.value, self.wish) and self._is_in_the_way(one):
+            if one.path != self.path and not satisfies_wish(one.value, self.wish) and self._is_in_the_way(one):
                 owners = self.context.facts.file_owners
                 others = [other for other in self.values if other.path != self.path]
                 detail = f"{owned_place(one, owners)} ({self.key}={one.value}){over_words(others, owners)}"
                 line = f"`{self.key}={self.wish.bounds[0].value}`, below `[{self.section}]`,"
                 way = way_over(one, self.order, owners, line)
-                return self._held(HoldKind.OWNED, detail, f"{way}, or ignore {self.wish.rule}")
+                return self._make_held(HoldKind.OWNED, detail, f"{way}, or ignore {self.wish.rule}")
         return None
 
     def _is_in_the_way(self, one: Placed) -> bool:
-        """Whether somebody decided there, or it is read after our drop-in."""
+        """Whether someone decided there, or it is read after our drop-in."""
         return one.is_read_after(self.path) or not one.is_of_distribution
 
     def _live(self) -> str:
@@ -200,15 +202,15 @@ class _SettingComparison(InDropin):
 
     def _in_place(self, live: str) -> Finding:
         """The files are right; whether the program has read them is another matter."""
-        unit = unit_of_dropin(_file(self.wish).name)
-        applied = self.context.ledger.get(_file(self.wish)) if self.values[-1].path == self.path else None
+        unit = unit_of_dropin(_address_file(self.wish).name)
+        applied = self.context.ledger.get(_address_file(self.wish)) if self.values[-1].path == self.path else None
         is_new = applied is not None and applied_since(
-            applied, self.context.facts.processes[_process(self.wish)].started_at
+            applied, self.context.facts.processes[_name_process(self.wish)].started_at
         )
-        if (live and not satisfies(live, self.wish)) or (not live and is_new):
+        if (live and not satisfies_wish(live, self.wish)) or (not live and is_new):
             now = f", which runs with {live}" if live else ""
             todo = f"in a quiet moment: sudo systemctl restart {quote(unit)}"
-            return self._held(HoldKind.WAITING, f"a restart of {unit}{now}", todo)
+            return self._make_held(HoldKind.WAITING, f"a restart of {unit}{now}", todo)
         return self._says(Verdict.OK, evidence=self._there)
 
     @property
@@ -222,7 +224,7 @@ class _SettingComparison(InDropin):
         bound = self.wish.bounds[0]
         return f"{self.key} of {self.file} should be {_BOUNDS.get(bound.operator, '')}{bound.value}"
 
-    def _held(self, kind: HoldKind, detail: str, todo: str = "", evidence: tuple[str, ...] = ()) -> Finding:
+    def _make_held(self, kind: HoldKind, detail: str, todo: str = "", evidence: tuple[str, ...] = ()) -> Finding:
         return self._says(Verdict.DIFFERS, self._wants, Hold(kind, detail), evidence or self._there, todo)
 
 

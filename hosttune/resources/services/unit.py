@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from hosttune.errors import Conflict, Refused
 from hosttune.quoting import quote
 from hosttune.resources.base import AddressKind, FieldSpec, WishKind, in_general
-from hosttune.resources.steps import CommandLine, each, shorten_list
+from hosttune.resources.steps import CommandLine, list_steps, shorten_list
 from hosttune.values import (
     ABSENT,
     Action,
@@ -35,7 +35,7 @@ TIMEOUT_S = 90.0  # systemd's own default for starting a unit (DefaultTimeoutSta
 _FIXED = frozenset({"static", "alias", "indirect", "generated", "transient"})
 
 
-def _running(value: Value) -> Value:
+def _make_running(value: Value) -> Value:
     """The value with `active` for a unit that runs and `inactive` for one that does not (a failed one runs as little);
     states in between stay what they are.
     """
@@ -45,9 +45,9 @@ def _running(value: Value) -> Value:
     return (value[0], settled.get(value[1], value[1]))
 
 
-def verbs(present: Value, after: Value) -> tuple[str, ...]:
+def list_verbs(present: Value, after: Value) -> tuple[str, ...]:
     """What systemctl is told to get from one value to the other; nothing makes a unit fail, so that one is stopped."""
-    present, after = _running(present), _running(after)
+    present, after = _make_running(present), _make_running(after)
     if not isinstance(present, tuple) or not isinstance(after, tuple):
         return ()
     words = {"enabled": "enable", "disabled": "disable", "active": "start", "inactive": "stop"}
@@ -81,9 +81,9 @@ class UnitAddress(AddressKind):
         name = change.address.name
         present = self.read(writer, name)
         if not self.same(present, change.before) or not isinstance(present, tuple):
-            message = f"{name} is no longer {_words(change.before)}"
+            message = f"{name} is no longer {_describe_value(change.before)}"
             raise Conflict(message, hint="run the plan again")
-        for verb in verbs(present, change.after):
+        for verb in list_verbs(present, change.after):
             if not writer.persistent_only:
                 writer.run(("systemctl", verb, name), timeout_s=TIMEOUT_S)
             else:
@@ -92,14 +92,14 @@ class UnitAddress(AddressKind):
                 (enable_in_files if verb == "enable" else disable_in_files)(writer, name)
 
     def same(self, one: Value, other: Value) -> bool:
-        return _running(one) == _running(other)
+        return _make_running(one) == _make_running(other)
 
     def by_hand(self, changes: Sequence[Change]) -> Sequence[str]:
-        return shorten_list(each(changes, _step))
+        return shorten_list(list_steps(changes, _step))
 
 
 def _step(change: Change) -> CommandLine:
-    name, words = quote(change.address.name), verbs(change.before, change.after)
+    name, words = quote(change.address.name), list_verbs(change.before, change.after)
     if words in {("enable", "start"), ("disable", "stop")}:
         return CommandLine(f"systemctl {words[0]} --now {name}")
     return CommandLine("; ".join(f"systemctl {word} {name}" for word in words))
@@ -130,16 +130,16 @@ class UnitWish(WishKind):
         return tuple(_compare(wish, context) for wish in wishes)
 
     def writes(self, wishes: tuple[Wish, ...]) -> tuple[Change, ...]:
-        return tuple(change for wish in wishes if not wish.fields.get("refused") for change in _writes(wish))
+        return tuple(change for wish in wishes if not wish.fields.get("refused") for change in _list_writes(wish))
 
 
-def _writes(wish: Wish) -> tuple[Change, ...]:
+def _list_writes(wish: Wish) -> tuple[Change, ...]:
     """The change of a unit that is in all that the wish names the contrary of it."""
     contrary = (
         "disabled" if wish.fields.get("enabled", True) else "enabled",
         "inactive" if wish.fields.get("active", True) else "active",
     )
-    return (in_general(wish, Address("unit", wish.name), _wanted(wish, contrary), before=contrary),)
+    return (in_general(wish, Address("unit", wish.name), _find_wanted(wish, contrary), before=contrary),)
 
 
 def _compare(wish: Wish, context: Context) -> Finding:
@@ -154,12 +154,12 @@ def _compare(wish: Wish, context: Context) -> Finding:
         return Finding(wish.rule, wish.name, Verdict.UNKNOWN, reason=prefix_reason(wish.name, present.reason))
     if not isinstance(present, tuple):
         return Finding(wish.rule, wish.name, Verdict.NOT_APPLICABLE, reason=f"{wish.name} is not installed")
-    evidence = (f"{wish.name} is {_words(present)}", *said)
-    wanted = _wanted(wish, present)
-    if _running(wanted) == _running(present):
+    evidence = (f"{wish.name} is {_describe_value(present)}", *said)
+    wanted = _find_wanted(wish, present)
+    if _make_running(wanted) == _make_running(present):
         return Finding(wish.rule, wish.name, Verdict.OK, evidence=evidence)
-    reason = f"{wish.name} should be {_words(wanted)}"
-    if decision := _decision(wish, present, context):
+    reason = f"{wish.name} should be {_describe_value(wanted)}"
+    if decision := _find_decision(wish, present, context):
         todo = f"nothing, if that is meant: `ignore: [{wish.rule}]` in the policy records it"
         if not present[0].startswith("masked"):
             todo += f"; if it is not: sudo systemctl enable --now {quote(wish.name)}"
@@ -175,7 +175,7 @@ def _compare(wish: Wish, context: Context) -> Finding:
     return Finding(wish.rule, wish.name, Verdict.DIFFERS, Hold(), reason, evidence, (change,))
 
 
-def _wanted(wish: Wish, present: tuple[str, ...]) -> tuple[str, ...]:
+def _find_wanted(wish: Wish, present: tuple[str, ...]) -> tuple[str, ...]:
     """The state that the wish asks for; what it does not ask for, and what serves it as well, stays."""
     enabled, *active = present
     if wish.fields.get("enabled") and enabled not in _FIXED:
@@ -187,8 +187,8 @@ def _wanted(wish: Wish, present: tuple[str, ...]) -> tuple[str, ...]:
     return (enabled, *active)
 
 
-def _decision(wish: Wish, present: tuple[str, ...], context: Context) -> str:
-    """Whose decision the present state is, where it is somebody's: masked, or switched off against the preset."""
+def _find_decision(wish: Wish, present: tuple[str, ...], context: Context) -> str:
+    """Whose decision the present state is, where it is someone's: masked, or switched off against the preset."""
     if present[0].startswith("masked"):
         file = context.facts.units[wish.name].fragment
         place = f" by {file}" if file else ""
@@ -199,7 +199,7 @@ def _decision(wish: Wish, present: tuple[str, ...], context: Context) -> str:
     return ""
 
 
-def _words(value: Value) -> str:
+def _describe_value(value: Value) -> str:
     return " and ".join(value) if isinstance(value, tuple) else str(value)
 
 

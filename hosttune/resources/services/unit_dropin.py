@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from hosttune.resources.base import Context, Operator, Wish
 
 
-def without(line: str, option: str) -> str:
+def remove_option(line: str, option: str) -> str:
     """A command line without one option."""
     return re.sub(rf"(?<!\s)\s+{re.escape(option)}(?=\s|$)", "", line)
 
@@ -55,7 +55,7 @@ class UnitDropinWish(WishKind):
     activations = (Activation.RESTART,)
 
     def addresses(self, wish: Wish, facts: Facts) -> tuple[Address, ...]:  # noqa: ARG002 - the interface of all kinds
-        return (_file(wish),)
+        return (_address_file(wish),)
 
     def compare(self, wishes: tuple[Wish, ...], context: Context) -> tuple[Finding, ...]:
         return tuple(_DropinComparison(wish, context).finding() for wish in wishes)
@@ -63,32 +63,33 @@ class UnitDropinWish(WishKind):
     def writes(self, wishes: tuple[Wish, ...]) -> tuple[Change, ...]:
         return tuple(
             in_general(
-                wish, _file(wish), _text(wish, "its unit file", "COMMAND"), activation=Activation.RESTART,
-                triggers=_triggers(wish),
+                wish, _address_file(wish), _render_text(wish, "its unit file", "COMMAND"),
+                activation=Activation.RESTART,
+                triggers=_list_triggers(wish),
                 reason=f"COMMAND: that of `systemctl cat {wish.name}`, without {wish.fields['without']}",
             )
             for wish in wishes
         )  # fmt: skip
 
 
-def _file(wish: Wish) -> Address:
+def _address_file(wish: Wish) -> Address:
     return Address("file", dropin_path(f"/etc/systemd/system/{wish.name}.d", wish.rule))
 
 
-def _process(wish: Wish) -> str:
+def _name_process(wish: Wish) -> str:
     return str(wish.fields.get("process") or wish.name.rpartition(".")[0])
 
 
-def _text(wish: Wish, origin: str, command: str) -> bytes:
+def _render_text(wish: Wish, origin: str, command: str) -> bytes:
     option = str(wish.fields["without"])
     text = render(
         "unit-exec.conf.j2", rule=wish.rule, unit=wish.name, origin=origin, option=option,
-        command=without(command, option),
+        command=remove_option(command, option),
     )  # fmt: skip
     return text.encode()
 
 
-def _triggers(wish: Wish) -> tuple[Trigger, ...]:
+def _list_triggers(wish: Wish) -> tuple[Trigger, ...]:
     return (Trigger("daemon-reload"), Trigger("restart", wish.name))
 
 
@@ -103,7 +104,7 @@ class _DropinComparison(Comparison):
 
     @property
     def path(self) -> str:
-        return _file(self.wish).name
+        return _address_file(self.wish).name
 
     @or_unknown
     def finding(self) -> Finding:
@@ -128,27 +129,28 @@ class _DropinComparison(Comparison):
             return self._says(
                 Verdict.DIFFERS, reason, Hold(HoldKind.OWNED, owned_place(standing[0], owners)), todo=todo
             )  # fmt: skip
-        return self._wanted(origin, command)
+        return self._make_wanted(origin, command)
 
     def _needless(self, origin: str) -> Finding:
         """Nothing of ours is needed; what we left for an older line goes."""
         here = f"it is started without {self.option} ({origin})"
-        present = self.context.state[_file(self.wish)]
+        present = self.context.state[_address_file(self.wish)]
         if not isinstance(present, FileValue):
             return self._running((here,))
-        if edited := hand_edit(_file(self.wish), self.context):
+        if edited := hand_edit(_address_file(self.wish), self.context):
             hold = Hold(HoldKind.EDITED, self.path)
             return self._says(Verdict.DIFFERS, here, hold, (edited,), f"remove {self.path}; it overrides the package")
         change = Change(
-            _file(self.wish), Action.DELETE, present, ABSENT, self.wish.rule, self.context.risk, self.context.disturbs,
-            Activation.RESTART, triggers=_triggers(self.wish),
+            _address_file(self.wish), Action.DELETE, present, ABSENT, self.wish.rule, self.context.risk,
+            self.context.disturbs,
+            Activation.RESTART, triggers=_list_triggers(self.wish),
         )  # fmt: skip
         return self._says(Verdict.DIFFERS, f"{here}, so that {self.path} is not needed any more", changes=(change,))
 
-    def _wanted(self, origin: str, command: str) -> Finding:
+    def _make_wanted(self, origin: str, command: str) -> Finding:
         wish, context = self.wish, self.context
-        text = _text(wish, origin, command)
-        dropin = compare_dropin(self.path, text, wish.rule, context, Activation.RESTART, _triggers(wish))
+        text = _render_text(wish, origin, command)
+        dropin = compare_dropin(self.path, text, wish.rule, context, Activation.RESTART, _list_triggers(wish))
         if dropin.unknown:
             return self._says(Verdict.UNKNOWN, dropin.unknown)
         reason = f"it is started with {self.option} ({origin})"
@@ -164,7 +166,7 @@ class _DropinComparison(Comparison):
         """The files are right; whether the daemon runs with them is another matter."""
         name = self.wish.name
         try:
-            commands = self.context.facts.processes[_process(self.wish)].commands
+            commands = self.context.facts.processes[_name_process(self.wish)].commands
         except UnknownFact as unknown:
             reason = prefix_reason(f"how {name} was started is not known", unknown.reason)
             return self._says(Verdict.UNKNOWN, reason, evidence=evidence)

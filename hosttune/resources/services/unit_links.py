@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.errors import Refused
 from hosttune.facts.base import UnknownFact
-from hosttune.facts.services.unit_files import LINK_FOLDERS, UnitFiles, assignments, template_of
+from hosttune.facts.services.unit_files import LINK_FOLDERS, UnitFiles, parse_assignments, template_of
 from hosttune.host.known.unit_folders import ADMIN
 from hosttune.regex import regex
 from hosttune.values import ABSENT
@@ -125,7 +125,7 @@ def _install(reader: Reader, name: str) -> tuple[UnitFiles, Mapping[str, list[st
         if not path:
             raise Refused(f"{name} cannot be enabled: unit not found")
         for place in (path, *files.drop_ins(real)):
-            for _, section, key, value in assignments(files.content(place)):
+            for _, section, key, value in parse_assignments(files.content(place)):
                 if section == "Install":
                     words = keys.setdefault(key, [])
                     words += value.split()

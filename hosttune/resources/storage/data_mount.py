@@ -1,6 +1,6 @@
 """A data disk mounted where the site wants it: the folder, the line in fstab, the live mount.
 
-Nothing is ever formatted or partitioned, and nothing is unmounted but what a run mounted itself, on undo, while nobody
+Nothing is ever formatted or partitioned, and nothing is unmounted but what a run mounted itself, on undo, while no one
 uses it. The line names the file system by UUID, because /dev/sdb may be another disk after a reboot, and carries the
 words with which a missing disk costs the mount, not the boot.
 """
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from hosttune import quoting
 from hosttune.errors import Conflict, Refused
-from hosttune.facts.base import UnknownFact, raw
+from hosttune.facts.base import UnknownFact, get_raw
 from hosttune.facts.storage.filesystems import look
 from hosttune.facts.storage.mounts import LOCAL_TYPES, MOUNTINFO, unit_name
 from hosttune.facts.storage.written_below import describe_rescue, describe_writers, find_writers
@@ -20,7 +20,7 @@ from hosttune.host.known.unit_folders import ADMIN, VENDOR
 from hosttune.host.mountinfo import parse, topmost_at
 from hosttune.regex import regex
 from hosttune.resources.base import AddressKind, FieldSpec, WishKind, in_general
-from hosttune.resources.steps import CommandLine, each, shorten_list
+from hosttune.resources.steps import CommandLine, list_steps, shorten_list
 from hosttune.resources.storage.folder import FOLDER
 from hosttune.resources.storage.fstab import addition_diff, entry_error
 from hosttune.resources.storage.fstab_document import PATH, clean_path, entry_text
@@ -75,10 +75,10 @@ class DataMountAddress(AddressKind):
         if mount is None:
             return ABSENT
         try:
-            found = look(reader).by_path.get(_device(reader, mount.source))
+            found = look(reader).by_path.get(_resolve_device(reader, mount.source))
         except UnknownFact as unknown:
             return Unreadable(unknown.reason)
-        return _value(mount.fstype, found.uuid if found else mount.source)
+        return _spell_value(mount.fstype, found.uuid if found else mount.source)
 
     def write(self, writer: Writer, change: Change) -> None:
         target = change.address.name
@@ -101,7 +101,7 @@ class DataMountAddress(AddressKind):
         return one == other
 
     def by_hand(self, changes: Sequence[Change]) -> Sequence[str]:
-        return shorten_list(each(changes, _mount_step))
+        return shorten_list(list_steps(changes, _mount_step))
 
 
 def _choose(writer: Writer, tag: str, change: Change) -> Filesystem | None:
@@ -112,11 +112,11 @@ def _choose(writer: Writer, tag: str, change: Change) -> Filesystem | None:
 
     found = [one for one in look(writer).all if tag in one.tags]
     attached = Facts(writer).disks.attached_paths if found else frozenset()
-    own = [one for one in found if one.path not in attached or change.reason == _reason(one)]
+    own = [one for one in found if one.path not in attached or change.reason == _describe_reason(one)]
     return own[0] if len(own) == 1 else None
 
 
-def _reason(device: Filesystem) -> str:
+def _describe_reason(device: Filesystem) -> str:
     return f"mounts {device.path}"
 
 
@@ -125,7 +125,7 @@ def _mount_step(change: Change) -> CommandLine:
     return CommandLine(f"{'umount' if change.after is ABSENT else 'mount'} {quoting.quote(change.address.name)}")
 
 
-def _device(reader: Reader, source: str) -> str:
+def _resolve_device(reader: Reader, source: str) -> str:
     """The path of a device as lsblk names it; of a link below /dev/disk the place that it leads to."""
     if not source.startswith("/dev/") or source.startswith("/dev/mapper/"):
         return source
@@ -133,7 +133,7 @@ def _device(reader: Reader, source: str) -> str:
     return path if isinstance(path, str) else source
 
 
-def _value(fstype: str, uuid: str) -> str:
+def _spell_value(fstype: str, uuid: str) -> str:
     return f"{fstype} UUID={uuid}"
 
 
@@ -147,7 +147,7 @@ def _options_of(reader: Reader, target: str) -> str:
     raise Refused(f"{PATH} has no line for {target} that could be used")
 
 
-def _folders(target: str) -> tuple[str, ...]:
+def _list_folders(target: str) -> tuple[str, ...]:
     """The folders on the way to a target, and itself: `/mnt`, `/mnt/data`."""
     parts = target.strip("/").split("/")
     return tuple("/" + "/".join(parts[:count]) for count in range(1, len(parts) + 1))
@@ -167,7 +167,7 @@ class DataMountWish(WishKind):
 
     def addresses(self, wish: Wish, facts: Facts) -> tuple[Address, ...]:
         target = clean_path(wish.name)
-        boot = (*(Address("folder", path) for path in _folders(target)), Address("fstab-line", target))
+        boot = (*(Address("folder", path) for path in _list_folders(target)), Address("fstab-line", target))
         return boot if facts.reader.persistent_only else (*boot, Address("data-mount", target))
 
     def compare(self, wishes: tuple[Wish, ...], context: Context) -> tuple[Finding, ...]:
@@ -181,10 +181,10 @@ class DataMountWish(WishKind):
         return tuple(findings)
 
     def writes(self, wishes: tuple[Wish, ...]) -> tuple[Change, ...]:
-        return tuple(change for wish in wishes for change in _writes(wish))
+        return tuple(change for wish in wishes for change in _list_writes(wish))
 
 
-def _writes(wish: Wish) -> tuple[Change, ...]:
+def _list_writes(wish: Wish) -> tuple[Change, ...]:
     target, source = clean_path(wish.name), str(wish.fields["source"])
     fstype, options = str(wish.fields.get("fstype") or "FSTYPE"), _line_options(wish)
     line = entry_text(source if source.startswith("UUID=") else "UUID=UUID", target, fstype, options)
@@ -230,15 +230,15 @@ class _DataMountComparison:
     def finding(self) -> Finding:
         values = [self.context.state[one] for one in DataMountWish().addresses(self.wish, self.facts)]
         if unreadable := next((value for value in values if isinstance(value, Unreadable)), None):
-            return self._said(Verdict.UNKNOWN, reason=unreadable.reason)
+            return self._make_finding(Verdict.UNKNOWN, reason=unreadable.reason)
         reason = f"{self.source} should be mounted at {self.target}"
         try:
-            device = self._found(self.facts.filesystems)
+            device = self._find_filesystem(self.facts.filesystems)
             entry = self._entry(device)
             live = self._live(device)
             if entry is not None and live:
                 evidence = (f"{device.path} ({device.fstype}) is mounted there", f"{PATH} line {entry.line} names it")
-                return self._said(Verdict.OK, evidence=evidence)
+                return self._make_finding(Verdict.OK, evidence=evidence)
             self._check_target(is_mounted=live)
             if not live:
                 self._check_device(device)
@@ -248,22 +248,22 @@ class _DataMountComparison:
                 raise _refuse(what, "leave one target for each disk")
             self.taken[device.path] = self.target
         except _Obstacle as obstacle:
-            return self._said(Verdict.DIFFERS, obstacle.hold, reason, todo=obstacle.todo)
+            return self._make_finding(Verdict.DIFFERS, obstacle.hold, reason, todo=obstacle.todo)
         said = (f"{device.path}: {' '.join((device.fstype, *device.tags[:-1]))}",)
-        return self._said(Verdict.DIFFERS, reason=reason, evidence=said, changes=changes)
+        return self._make_finding(Verdict.DIFFERS, reason=reason, evidence=said, changes=changes)
 
-    def _said(
+    def _make_finding(
         self, verdict: Verdict, hold: Hold = Hold(), reason: str = "", evidence: tuple[str, ...] = (),
         changes: tuple[Change, ...] = (), todo: str = "",
     ) -> Finding:  # fmt: skip
         return Finding(self.wish.rule, self.wish.subject, verdict, hold, reason, evidence, changes, todo)
 
-    def _found(self, filesystems: Filesystems) -> Filesystem:
+    def _find_filesystem(self, filesystems: Filesystems) -> Filesystem:
         named = [one for one in filesystems.all if self.source in one.tags]
         if not named and self.source.startswith("/dev/"):
-            place = _device(self.facts.reader, self.source)
+            place = _resolve_device(self.facts.reader, self.source)
             named = [one for one in filesystems.all if one.path == place]
-        attached = self._attached()
+        attached = self._find_attached()
         if not _LOOP.fullmatch(self.source):
             of_users, named = (
                 [one for one in named if one.path in attached],
@@ -293,15 +293,15 @@ class _DataMountComparison:
             raise _refuse(f"several devices have UUID={device.uuid} (a copy, a snapshot)", "make them distinct")
         return device
 
-    def _attached(self) -> frozenset[str]:
+    def _find_attached(self) -> frozenset[str]:
         """What any user can have attached, but for what is mounted at the target already."""
         disks, mounts = self.facts.disks, (self.facts.mounts.all if self.running else ())
         here = {mount.device for mount in mounts if mount.target == self.target and not mount.is_of_user}
-        own = {path for one in disks.all if raw(one, "device") in here for path in (one.path, f"/dev/{one.name}")}
+        own = {path for one in disks.all if get_raw(one, "device") in here for path in (one.path, f"/dev/{one.name}")}
         return disks.attached_paths - own
 
     def _entry(self, device: Filesystem) -> FstabEntry | None:
-        """The line for this device and target; anything else that names one of them stands in the way."""
+        """The line for this device and target; anything else that names one of them is in the way."""
         fstab = self.facts.fstab
         if not fstab.exists:
             raise _refuse(f"there is no {PATH}", f"create an empty {PATH}")
@@ -339,7 +339,7 @@ class _DataMountComparison:
         present = self.context.state[Address("data-mount", self.target)] if self.running else ABSENT
         if present is ABSENT:
             return False
-        if present != _value(device.fstype, device.uuid):
+        if present != _spell_value(device.fstype, device.uuid):
             raise _refuse(f"{present} is mounted at {self.target}", "unmount it, or choose another target")
         return True
 
@@ -394,7 +394,7 @@ class _DataMountComparison:
             raise _refuse(f"{device.path} is used as swap")
 
     def _changes(self, device: Filesystem, entry: FstabEntry | None, live: bool) -> tuple[Change, ...]:  # noqa: FBT001
-        missing = [path for path in _folders(self.target) if self.context.state[Address("folder", path)] is ABSENT]
+        missing = [path for path in _list_folders(self.target) if self.context.state[Address("folder", path)] is ABSENT]
         changes = [self._change("folder", path, FOLDER, "for the mount point") for path in missing]
         options = ",".join(entry.options) if entry else ""
         if entry is None:
@@ -404,15 +404,15 @@ class _DataMountComparison:
             details = addition_diff(self.facts.fstab, line)
             changes.append(self._change("fstab-line", self.target, line, f"{PATH}, for every boot", details))
         if self.running and not live:
-            after = f"{_value(device.fstype, device.uuid)} {options}"
-            changes.append(self._change("data-mount", self.target, after, _reason(device)))
+            after = f"{_spell_value(device.fstype, device.uuid)} {options}"
+            changes.append(self._change("data-mount", self.target, after, _describe_reason(device)))
         return tuple(changes)
 
     def _new_options(self, device: Filesystem) -> str:
         """The options of a line that is added; Obstacle where one of them would fail the mount."""
-        from hosttune.resources.storage.fstab_lint_options import untaken
+        from hosttune.resources.storage.fstab_lint_options import find_untaken
 
-        remark = untaken(device.fstype, tuple(self.wish.fields.get("options", ())))
+        remark = find_untaken(device.fstype, tuple(self.wish.fields.get("options", ())))
         if remark:
             raise _refuse(remark.message, f"{remark.todo} (options of {self.target} in data_mounts of the policy)")
         return _line_options(self.wish)

@@ -8,7 +8,7 @@ from hosttune import quoting
 from hosttune.errors import Conflict
 from hosttune.host.door import Stat
 from hosttune.resources.base import AddressKind
-from hosttune.resources.steps import CommandLine, each, shorten_list
+from hosttune.resources.steps import CommandLine, list_steps, shorten_list
 from hosttune.values import ABSENT, Unreadable
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class FolderAddress(AddressKind):
             writer.remove_folder(change.address.name)
 
     def by_hand(self, changes: Sequence[Change]) -> Sequence[str]:
-        return shorten_list(each(changes, _folder_step))
+        return shorten_list(list_steps(changes, _folder_step))
 
 
 def _folder_step(change: Change) -> CommandLine:

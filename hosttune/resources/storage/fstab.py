@@ -1,6 +1,6 @@
 """An edit of /etc/fstab, and the options of a target's line there; a whole line of ours is fstab_line.py.
 
-Each edit replaces one span or adds one line of somebody else's file (fstab_document.py proves it), under
+Each edit replaces one span or adds one line of someone else's file (fstab_document.py proves it), under
 compare-and-swap.
 """
 
@@ -17,16 +17,16 @@ from hosttune.facts.storage.fstab_options import decode, encode, masked_line, ma
 from hosttune.host.cleaned import clean
 from hosttune.host.door import Rehearsal
 from hosttune.resources.base import AddressKind
-from hosttune.resources.steps import each, shorten_list
+from hosttune.resources.steps import list_steps, shorten_list
 from hosttune.resources.storage.fstab_document import (
     PATH,
     FstabText,
+    edit_line,
     edit_options,
-    edited,
     options_of,
     parse,
 )
-from hosttune.resources.storage.fstab_proof import complaint, trials_of
+from hosttune.resources.storage.fstab_proof import find_complaint, trials_of
 from hosttune.values import ABSENT, FileValue, Unreadable
 
 if TYPE_CHECKING:
@@ -46,19 +46,19 @@ class InFstab(AddressKind):
         return f"{name} in {PATH}"
 
     @abstractmethod
-    def _edited(self, document: FstabText, change: Change) -> bytes:
+    def _edit(self, document: FstabText, change: Change) -> bytes:
         """The file with the change made. Raises as `write`."""
 
     def write(self, writer: Writer, change: Change) -> None:
-        document = _opened(writer)
-        _replace(writer, document, self._edited(document, change), change.address.name)
+        document = _open_fstab(writer)
+        _replace(writer, document, self._edit(document, change), change.address.name)
 
     def file_of(self, name: str) -> str:  # noqa: ARG002 - the interface of all kinds
         return PATH
 
     def way_back(self, reader: Reader, back: Change) -> Change:
-        document = _opened(reader)
-        return replace(back, details=edit_diff(document.data, self._edited(document, back)))
+        document = _open_fstab(reader)
+        return replace(back, details=edit_diff(document.data, self._edit(document, back)))
 
 
 class FstabAddress(InFstab):
@@ -80,7 +80,7 @@ class FstabAddress(InFstab):
             return Unreadable(refused.message)
         return ABSENT if options is None else options
 
-    def _edited(self, document: FstabText, change: Change) -> bytes:
+    def _edit(self, document: FstabText, change: Change) -> bytes:
         target = change.address.name
         if options_of(document, target) != change.before or not isinstance(change.after, str):
             raise Conflict(f"{PATH}: the options of {target} are no longer {change.before}", hint="run the plan again")
@@ -88,7 +88,7 @@ class FstabAddress(InFstab):
         return edit_options(document, target, lambda _: after)
 
     def by_hand(self, changes: Sequence[Change]) -> Sequence[str]:
-        return shorten_list(each(changes, _options_step))
+        return shorten_list(list_steps(changes, _options_step))
 
 
 def _options_step(change: Change) -> str:
@@ -106,7 +106,7 @@ def document_of(reader: Reader) -> FstabText | Absent | Unreadable:
 _parsed = lru_cache(maxsize=1)(parse)  # each address asks, and a file of others can have many thousand lines
 
 
-def _opened(reader: Reader) -> FstabText:
+def _open_fstab(reader: Reader) -> FstabText:
     document = document_of(reader)
     if isinstance(document, FstabText):
         return document
@@ -120,7 +120,7 @@ def _replace(writer: Writer, document: FstabText, new: bytes, target: str) -> No
         return
     after = parse(new)
     rehearsal = writer.rehearse_fstab(document.data, new, trials_of(after, target))
-    problem = complaint(rehearsal, document, after, target) if isinstance(rehearsal, Rehearsal) else ""
+    problem = find_complaint(rehearsal, document, after, target) if isinstance(rehearsal, Rehearsal) else ""
     if isinstance(rehearsal, Unreadable):
         told = f"{PATH}: the edit for {target} was checked only with hosttune's own two parsers: {rehearsal.reason}"
         writer.log(clean(told))
@@ -137,7 +137,7 @@ def entry_error(entry: FstabEntry, facts: Facts) -> Problem | None:
     from hosttune.resources.storage.fstab_boot import find_source_fault, next_kernel
     from hosttune.resources.storage.fstab_lint import LineErrors
 
-    document, line = _alone(entry)
+    document, line = _make_single(entry)
     found = LineErrors(document).failure(line, next_kernel(facts))
     if found:
         return document.problem(found.line, found.message, found.todo)
@@ -145,7 +145,7 @@ def entry_error(entry: FstabEntry, facts: Facts) -> Problem | None:
     return document.problem(entry.line, f"it {elsewhere.sentence}", elsewhere.way_out) if elsewhere else None
 
 
-def _alone(entry: FstabEntry) -> tuple[FstabText, FstabLine]:
+def _make_single(entry: FstabEntry) -> tuple[FstabText, FstabLine]:
     """The line of an entry in a file of its own, with the number that it has in the real one."""
     document = parse(encode(entry.text))
     return document, document.lines[0]._replace(number=entry.line)
@@ -158,8 +158,8 @@ def options_diff(facts: Facts, entry: FstabEntry, options: str) -> tuple[str, ..
     error = entry_error(entry, facts)
     if error:
         raise error.refusal()
-    document, line = _alone(entry)
-    new = edited(document, line, options).text
+    document, line = _make_single(entry)
+    new = edit_line(document, line, options).text
     hunk = f"@@ -{entry.line} +{entry.line} @@"
     return (
         f"--- {PATH}",
@@ -167,14 +167,14 @@ def options_diff(facts: Facts, entry: FstabEntry, options: str) -> tuple[str, ..
         hunk,
         f"-{entry.text}",
         f"+{masked_line(decode(new))}",
-        *_untried(facts.fstab),
+        *_describe_untried(facts.fstab),
     )
 
 
 def addition_diff(fstab: Fstab, text: str) -> tuple[str, ...]:
     """A unified diff of a line added at the end, and what cannot try it here."""
     hunk = f"@@ -{fstab.lines},0 +{fstab.lines + 1} @@"
-    return (f"--- {PATH}", f"+++ {PATH}", hunk, f"+{text}", *_untried(fstab))
+    return (f"--- {PATH}", f"+++ {PATH}", hunk, f"+{text}", *_describe_untried(fstab))
 
 
 def edit_diff(before: object, after: object) -> tuple[str, ...]:
@@ -186,17 +186,17 @@ def edit_diff(before: object, after: object) -> tuple[str, ...]:
     rest = min(len(old), len(new)) - first
     same = next((at for at in range(rest) if old[-1 - at] != new[-1 - at]), rest)
     gone, come = old[first : len(old) - same], new[first : len(new) - same]
-    hunk = f"@@ -{_span(first, gone)} +{_span(first, come)} @@"
+    hunk = f"@@ -{_format_span(first, gone)} +{_format_span(first, come)} @@"
     lines = (f"{sign}{masked_text(line)}" for sign, some in (("-", gone), ("+", come)) for line in some)
     return (f"--- {PATH}", f"+++ {PATH}", hunk, *lines)
 
 
-def _span(first: int, lines: list[str]) -> str:
+def _format_span(first: int, lines: list[str]) -> str:
     """Where lines stand, as diff -u says it: of none the line before them."""
     return f"{first + 1}" if len(lines) == 1 else f"{first + 1 if lines else first},{len(lines)}"
 
 
-def _untried(fstab: Fstab) -> tuple[str, ...]:
+def _describe_untried(fstab: Fstab) -> tuple[str, ...]:
     """What to say where not all that reads an fstab can be asked before it is put in place."""
     return tuple(f"not tried by {what}; hosttune's own two readers try it" for what in fstab.untried_by)
 

@@ -14,7 +14,7 @@ from hosttune.facts.globs import fits_glob, glob_fault
 from hosttune.facts.reading import names_in
 from hosttune.facts.storage.fstab_types import ON_DISK, is_remote_to_systemd
 from hosttune.facts.storage.fstab_typing import ESCAPED
-from hosttune.facts.storage.mounts import effective, mount_below, unit_name
+from hosttune.facts.storage.mounts import mount_below, name_effective_type, unit_name
 from hosttune.facts.storage.sources import sources_of
 from hosttune.facts.storage.unions import GLOB, branches_of, union_type
 from hosttune.facts.storage.ways import ways_of
@@ -79,7 +79,7 @@ def find_bind_fault(facts: Facts, entry: FstabEntry, here: Sequence[Mount]) -> B
 def find_nesting_fault(facts: Facts, entry: FstabEntry) -> BindFault:
     """What a boot makes of a line below something that no line and no unit mounts, as a dataset of ZFS."""
     parent = entry.path.rpartition("/")[0]
-    is_after_disks = is_remote_to_systemd(effective(entry.fstype, entry.source), frozenset(entry.options))
+    is_after_disks = is_remote_to_systemd(name_effective_type(entry.fstype, entry.source), frozenset(entry.options))
     if facts.reader.persistent_only or not parent or len(parent) >= PATH_MAX or is_after_disks:
         return BindFault()
     mount = mount_below(facts, parent)
@@ -135,7 +135,9 @@ def _explain_link(facts: Facts, entry: FstabEntry, source: str, path: str) -> Bi
     on = max((one for one in above if one in lines or one in facts.mount_units.by_path), key=len, default="")
     waited = find_waited(entry.options)
     line = lines.get(on)
-    is_far = line is not None and is_remote_to_systemd(effective(line.fstype, line.source), frozenset(line.options))
+    is_far = line is not None and is_remote_to_systemd(
+        name_effective_type(line.fstype, line.source), frozenset(line.options)
+    )
     is_after_disks = "_netdev" in entry.options
     if not on or waited is None or on in waited or (is_after_disks and not is_far):
         return None

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, attempt, shared
+from hosttune.facts.base import Fact, UnknownFact, attempt, make_shared
 from hosttune.facts.containers.kubelet_swap import refuses_swap
 from hosttune.facts.kernel.kernel import is_switched_off
 from hosttune.facts.services.unit_files import mask_of
@@ -180,7 +180,7 @@ def look_at_boot_lines(facts: Facts) -> tuple[BootLine, ...]:
 
 def _look_at_lines(facts: Facts, document: FstabText) -> Iterator[BootLine]:
     remarks = lint(document)
-    found = {one.line: one for one in _lines(facts, document, remarks, mounted_targets(facts))}
+    found = {one.line: one for one in _resolve_lines(facts, document, remarks, mounted_targets(facts))}
     for remark in remarks:
         may_fail = remark.code in MAY_FAIL and remark.level is RemarkLevel.ERROR
         if may_fail or (remark.code in _NOTED and _counts_here(facts, remark)):
@@ -201,7 +201,7 @@ def _add_failures(facts: Facts, lines: Sequence[BootLine]) -> Iterator[BootLine]
     """What this boot could not mount, as the kernel log says, the next one cannot either."""
     from hosttune.resources.storage.mount_causes import MountCauses
 
-    causes = shared(MountCauses, facts)
+    causes = make_shared(MountCauses, facts)
     for line in lines:
         if line.fault or line.note or line.remark or not line.is_absent:
             yield line
@@ -250,7 +250,7 @@ def _counts_here(facts: Facts, remark: ShownRemark) -> bool:
     return match is not None and tuple(map(int, match.groups())) >= _UBUNTU_HANGS_FROM
 
 
-def _lines(
+def _resolve_lines(
     facts: Facts, document: FstabText, remarks: Sequence[ShownRemark], mounted: frozenset[str]
 ) -> Iterator[BootLine]:
     errors, kernel, has_libmount = LineErrors(document), next_kernel(facts), _reads_with_libmount(facts)
@@ -269,7 +269,7 @@ def _lines(
             fault = f"line {line.number} of {PATH}: {abort.message}"
             yield BootLine(line.target or f"line {line.number}", line.number, fault, abort.todo)
             continue
-        if is_on_demand(_words(fields)):
+        if is_on_demand(_decode_words(fields)):
             continue
         if fields.fstype == b"swap" or paths.get(line.number) in units:
             if line.number in entries and fields.fstype == b"swap":
@@ -315,7 +315,7 @@ def _find_failures(remarks: Sequence[ShownRemark]) -> dict[int, ShownRemark]:
 
 def _look_at_source(facts: Facts, sources: Sources, entry: FstabEntry, fields: Fields) -> BootLine:
     """What the devices of this host say of a line whose text is right."""
-    is_required = _is_needed(fields) and not is_remote_to_systemd(entry.fstype, frozenset(_words(fields)))
+    is_required = _is_needed(fields) and not is_remote_to_systemd(entry.fstype, frozenset(_decode_words(fields)))
     return look_at_source(facts, sources, entry, BootNeed(is_required, is_awaited=is_required))
 
 
@@ -636,17 +636,17 @@ def _is_misread(reading: Fields | None, kernel: tuple[int, ...], mounted: frozen
     if mounted is None or reading is None:
         is_mount = reading is not None and reading.target.startswith(b"/")  # systemd skips all others
         return mounted is not None or (is_mount and reading is not None and _is_needed(reading))
-    words, fstype, is_root = _words(reading), decode(reading.fstype), reading.target == b"/"
+    words, fstype, is_root = _decode_words(reading), decode(reading.fstype), reading.target == b"/"
     is_refused = any(map(is_failing, option_remarks(fstype, words, is_root=is_root)))
     is_refused = is_refused or bool(kernel and refused_by(fstype, words, kernel, is_root=is_root))
     return is_refused or clean_path(decode(reading.target)) not in mounted
 
 
 def _is_needed(fields: Fields) -> bool:
-    return is_required(_words(fields), decode(fields.fstype))
+    return is_required(_decode_words(fields), decode(fields.fstype))
 
 
-def _words(fields: Fields) -> tuple[str, ...]:
+def _decode_words(fields: Fields) -> tuple[str, ...]:
     return tuple(decode(fields.options).split(","))
 
 

@@ -18,13 +18,13 @@ _MOST_STEPS = 1_000_000
 _NEEDS = b"x-systemd.requires-mounts-for="
 
 
-def circles(document: FstabText) -> tuple[tuple[FstabLine, ...], ...]:
+def find_circles(document: FstabText) -> tuple[tuple[FstabLine, ...], ...]:
     """The lines that wait for each other, each circle once, the first line of the file first.
 
     systemd starts a mount after those that hold its target and, of a bind mount, its source (systemd.mount(5),
     RequiresMountsFor=). Where that is a circle, it takes one of them out of the boot.
     """
-    starts = [line for line in document.entries if _sources(line)]
+    starts = [line for line in document.entries if _list_sources(line)]
     if len(starts) < 2:
         return ()
     before = _find_held(document)
@@ -33,7 +33,7 @@ def circles(document: FstabText) -> tuple[tuple[FstabLine, ...], ...]:
     for start in starts:
         if start.number not in before or steps < 0:
             continue
-        circle, looked = _circle(before, start)
+        circle, looked = _find_circle(before, start)
         steps -= looked
         if circle:
             lines = tuple(sorted(circle, key=lambda line: line.number))
@@ -43,7 +43,7 @@ def circles(document: FstabText) -> tuple[tuple[FstabLine, ...], ...]:
 
 def _find_held(document: FstabText) -> Mapping[int, tuple[FstabLine, ...]]:
     """What systemd mounts before each line, without the lines that wait for no circle: of most files nothing."""
-    before = {line.number: tuple(_before(document, line)) for line in document.entries}
+    before = {line.number: tuple(_find_before(document, line)) for line in document.entries}
     after: dict[int, list[int]] = {}
     waits = {number: len(others) for number, others in before.items()}
     for number, others in before.items():
@@ -68,7 +68,7 @@ def find_waiting(document: FstabText, firsts: Iterable[FstabLine]) -> Mapping[in
     if not found:
         return found
     for line in document.entries:
-        for other in _before(document, line):
+        for other in _find_before(document, line):
             after.setdefault(other.number, []).append(line)
     waiting = list(found)
     for number in waiting:  # it grows while it is gone through
@@ -79,7 +79,7 @@ def find_waiting(document: FstabText, firsts: Iterable[FstabLine]) -> Mapping[in
     return found
 
 
-def _circle(before: Mapping[int, tuple[FstabLine, ...]], start: FstabLine) -> tuple[tuple[FstabLine, ...], int]:
+def _find_circle(before: Mapping[int, tuple[FstabLine, ...]], start: FstabLine) -> tuple[tuple[FstabLine, ...], int]:
     """The shortest way from a line to itself, nothing where there is none; and how many lines were looked at."""
     way_to: dict[int, FstabLine | None] = {start.number: None}
     waiting = [start]
@@ -100,7 +100,7 @@ def _walk_back(way_to: Mapping[int, FstabLine | None], end: FstabLine) -> Iterat
         line = way_to[line.number]
 
 
-def _before(document: FstabText, line: FstabLine) -> Iterator[FstabLine]:
+def _find_before(document: FstabText, line: FstabLine) -> Iterator[FstabLine]:
     """The lines that systemd mounts before this one."""
     for path in paths_needed(line):
         above = path
@@ -111,10 +111,10 @@ def _before(document: FstabText, line: FstabLine) -> Iterator[FstabLine]:
 
 def paths_needed(line: FstabLine) -> tuple[str, ...]:
     """The paths whose mounts systemd mounts before a line: above its target, and its source."""
-    return (line.target.rpartition("/")[0], *_sources(line))
+    return (line.target.rpartition("/")[0], *_list_sources(line))
 
 
-def _sources(line: FstabLine) -> tuple[str, ...]:
+def _list_sources(line: FstabLine) -> tuple[str, ...]:
     """The paths that have to be there before this line can be mounted, its own target aside."""
     fields = line.fields
     if fields is None or not line.target.startswith("/"):

@@ -24,7 +24,7 @@ from hosttune.facts.storage.fstab_lines import (
     read_line,
     split_lines,
 )
-from hosttune.facts.storage.fstab_options import encode, items
+from hosttune.facts.storage.fstab_options import encode, split_items
 from hosttune.facts.storage.fstab_readers import STALE, decode_getmntent, decode_libmount, options_span
 from hosttune.regex import regex
 from hosttune.resources.line_ends import line_end
@@ -38,16 +38,16 @@ __all__ = [
     "LineKind",
     "Problem",
     "clean_path",
+    "edit_line",
     "edit_lines",
     "edit_options",
-    "edited",
     "entry_text",
     "insert_line",
     "line_problem",
     "options_of",
     "parse",
     "remove_line",
-    "spliced",
+    "splice_edits",
 ]  # fmt: skip
 _UNFIT = regex(rb"[ \t\n\r\0]")
 _ESCAPES = {" ": "\\040", "\t": "\\011", "\n": "\\012", "\\": "\\134"}  # all that both readers decode
@@ -84,8 +84,8 @@ def edit_lines(document: FstabText, options: Mapping[int, str]) -> bytes:
         if problem:
             raise problem.refusal()
         if new != line.options:
-            edits[number] = edited(document, line, new)
-    return spliced(document, edits)
+            edits[number] = edit_line(document, line, new)
+    return splice_edits(document, edits)
 
 
 class Edit(NamedTuple):
@@ -95,7 +95,7 @@ class Edit(NamedTuple):
     text: bytes
 
 
-def edited(document: FstabText, line: FstabLine, new: str) -> Edit:
+def edit_line(document: FstabText, line: FstabLine, new: str) -> Edit:
     """A line that can be edited, with other options. Raises Refused."""
     options = encode(new)
     if _UNFIT.search(options):
@@ -124,7 +124,7 @@ def _with_fourth_field(document: FstabText, line: FstabLine, options: bytes) -> 
     raise document.problem(line.number, problem, "write `defaults`").refusal()
 
 
-def spliced(document: FstabText, edits: Mapping[int, Edit]) -> bytes:
+def splice_edits(document: FstabText, edits: Mapping[int, Edit]) -> bytes:
     """The file with these lines, by number; proven: both readers see these options there, and all else is the same.
 
     How a line is read depends on that line alone (`read_line`), so lines of equal bytes need not be read again.
@@ -138,12 +138,12 @@ def spliced(document: FstabText, edits: Mapping[int, Edit]) -> bytes:
     new = b"\n".join(pieces)
     pairs = zip(document.data.split(b"\n"), new.split(b"\n"), strict=True)
     if [number for number, (before, after) in enumerate(pairs, 1) if before != after] != numbers:
-        raise _unproven(document, numbers[0])
+        raise _make_unproven(document, numbers[0])
     ending = document.lines[numbers[-1] - 1].ending[-1:]
     after = parse(b"\n".join([pieces[number - 1] for number in numbers]) + ending)
     for number, now in zip(numbers, after.lines, strict=True):
         if not _is_as_meant(document.lines[number - 1], edits[number], now):
-            raise _unproven(document, number)
+            raise _make_unproven(document, number)
     return new
 
 
@@ -160,7 +160,7 @@ def _is_as_meant(before: FstabLine, edit: Edit, now: FstabLine) -> bool:
 def entry_text(source: str, target: str, fstype: str, options: str, *, separator: str = " ") -> str:
     """A new line, without ending: blanks and backslashes as both readers decode them; freq and passno are 0.
 
-    With passno 0 no fsck of a missing disk can stop a boot. Options are text as it stands in a line.
+    With passno 0 no fsck of a missing disk can stop a boot. Options are text as it is in a line.
     """
     names = ("".join(_ESCAPES.get(char, char) for char in name) for name in (source, target, fstype))
     return separator.join((*names, options, "0", "0"))
@@ -176,7 +176,7 @@ def insert_line(document: FstabText, line: str) -> bytes:
     text = encode(line)
     ending = line_end(document.data)
     if document.lines and not document.lines[-1].ending:
-        new = document.data + _joint(document, ending) + text
+        new = document.data + _find_line_end(document, ending) + text
     else:
         new = document.data + text + ending
     number = len(document.lines) + 1
@@ -185,14 +185,14 @@ def insert_line(document: FstabText, line: str) -> bytes:
     old = [other.text for other in document.lines]
     is_entry = added is not None and added.text == text and added.kind is LineKind.ENTRY
     if not is_entry or [one for one, _ in after[:-1]] != old or not new.startswith(document.data):
-        raise _unproven(document, number)
+        raise _make_unproven(document, number)
     assert added is not None  # noqa: S101 - is_entry says so
     if len(text) > LONGEST_LINE or document.at(added.target) or _has_open_quote(added):
-        raise _unproven(document, number)
+        raise _make_unproven(document, number)
     return new
 
 
-def _joint(document: FstabText, ending: bytes) -> bytes:
+def _find_line_end(document: FstabText, ending: bytes) -> bytes:
     """The line end for a last line that has none, with which both readers see it as they did. Raises Refused.
 
     A CR behind options that no number follows would become part of them (getmntent(3)).
@@ -224,7 +224,7 @@ def remove_line(document: FstabText, line: str) -> bytes:
     new = b"".join(pieces[:index] + pieces[index + 1 :])
     left = [other.text for other in document.lines if other.number != index + 1]
     if [one for one, _ in split_lines(new)] != left:
-        raise _unproven(document, index + 1)
+        raise _make_unproven(document, index + 1)
     return new
 
 
@@ -232,11 +232,11 @@ def _has_open_quote(line: FstabLine) -> bool:
     if b'"' not in line.text:
         return False
     try:
-        items(line.options)
+        split_items(line.options)
     except Refused:
         return True
     return False
 
 
-def _unproven(document: FstabText, number: int) -> Refused:
+def _make_unproven(document: FstabText, number: int) -> Refused:
     return document.problem(number, "the edited line would not read as intended", "edit it by hand").refusal()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.errors import Conflict, Refused
 from hosttune.facts.storage.fstab_options import decode
-from hosttune.resources.steps import CommandLine, each, shorten_list
+from hosttune.resources.steps import CommandLine, list_steps, shorten_list
 from hosttune.resources.storage.fstab import FstabAddress, InFstab, document_of
 from hosttune.resources.storage.fstab_document import PATH, FstabText, insert_line, line_problem, remove_line
 from hosttune.values import ABSENT, Unreadable
@@ -28,7 +28,7 @@ class FstabLineAddress(InFstab):
         document = document_of(reader)
         return _line_of(document, name) if isinstance(document, FstabText) else document
 
-    def _edited(self, document: FstabText, change: Change) -> bytes:
+    def _edit(self, document: FstabText, change: Change) -> bytes:
         target = change.address.name
         present = _line_of(document, target)
         if present != change.before:
@@ -40,16 +40,16 @@ class FstabLineAddress(InFstab):
         raise Refused(f"{PATH}: a whole line is added or removed, never replaced", hint="change its options instead")
 
     def by_hand(self, changes: Sequence[Change]) -> Sequence[str]:
-        return shorten_list(each(changes, _line_step))
+        return shorten_list(list_steps(changes, _line_step))
 
 
 def _line_step(change: Change) -> CommandLine:
     if change.after is ABSENT:
-        return CommandLine(f"take the line `{_blanks(change.before)}` out of {PATH}")
-    return CommandLine(f"add the line `{_blanks(change.after)}` to {PATH}; then: findmnt --verify")
+        return CommandLine(f"take the line `{_replace_tabs(change.before)}` out of {PATH}")
+    return CommandLine(f"add the line `{_replace_tabs(change.after)}` to {PATH}; then: findmnt --verify")
 
 
-def _blanks(value: object) -> str:
+def _replace_tabs(value: object) -> str:
     """Tabs, which no terminal copies, as blanks: both readers of fstab take either."""
     return str(value).replace("\t", " ")
 

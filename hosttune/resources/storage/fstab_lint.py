@@ -18,9 +18,9 @@ from hosttune.facts.storage.fstab_lines import (
     Problem,
     others_of,
 )
-from hosttune.facts.storage.fstab_options import decode, is_automount, items
+from hosttune.facts.storage.fstab_options import decode, is_automount, split_items
 from hosttune.facts.storage.fstab_readers import GETMNTENT_LIMIT, Fields
-from hosttune.facts.storage.fstab_reasons import disagreement, false_blank
+from hosttune.facts.storage.fstab_reasons import explain_disagreement, false_blank
 from hosttune.facts.storage.fstab_types import (
     LATELY_REMOTE,
     OF_HYPERVISORS,
@@ -29,14 +29,14 @@ from hosttune.facts.storage.fstab_types import (
     is_remote_to_systemd,
     needs_network,
 )
-from hosttune.facts.storage.mounts import LOCAL_TYPES, NETWORK_TYPES, effective, is_network, is_system
+from hosttune.facts.storage.mounts import LOCAL_TYPES, NETWORK_TYPES, is_network, is_system, name_effective_type
 from hosttune.facts.storage.sources import ZRAM, is_zram
 from hosttune.quoting import quote
 from hosttune.regex import regex
-from hosttune.resources.storage.fstab_cycles import circles, find_waiting
+from hosttune.resources.storage.fstab_cycles import find_circles, find_waiting
 from hosttune.resources.storage.fstab_lint_fields import field_faults
 from hosttune.resources.storage.fstab_lint_names import is_odd_target, is_of_bsd, target_faults
-from hosttune.resources.storage.fstab_lint_options import failing, is_required, option_remarks, refused_by
+from hosttune.resources.storage.fstab_lint_options import is_required, judge_failure, option_remarks, refused_by
 from hosttune.resources.storage.fstab_lint_places import PLACES, place_remarks
 from hosttune.resources.storage.fstab_needs import need_remarks
 from hosttune.resources.storage.fstab_remark import Remark, RemarkLevel, ShownRemark
@@ -122,7 +122,7 @@ class LineErrors:
         found = next((one for one in remarks if one.code != "duplicate" and is_failing(one)), None)
         if found or not kernel or fields.fstype == b"swap":
             return _without_secrets(self.document, found) if found else None
-        options = _options(fields.fstype, fields.options, is_root=line.target == "/")
+        options = _split_options(fields.fstype, fields.options, is_root=line.target == "/")
         refused = refused_by(options.fstype, options.words, kernel, is_root=line.target == "/")
         return _without_secrets(self.document, refused._replace(line=line.number)) if refused else None
 
@@ -180,7 +180,7 @@ class _Options:
         self.fstype = fstype = (field.strip(",") or field) if has_comma else field  # libmount skips empty names
         self.problem: Refused | None = None
         try:
-            self.words = items(decode(options))
+            self.words = split_items(decode(options))
         except Refused as refused:
             self.problem = refused
             self.words = ()
@@ -195,7 +195,7 @@ class _Options:
 
 
 @lru_cache(maxsize=MOST_LINES)  # the lines of a host are judged several times
-def _options(fstype: bytes, options: bytes, *, is_root: bool) -> _Options:
+def _split_options(fstype: bytes, options: bytes, *, is_root: bool) -> _Options:
     return _Options(decode(fstype), options, is_root=is_root)
 
 
@@ -203,7 +203,7 @@ def _entry_remarks(document: FstabText, line: FstabLine) -> list[Remark]:
     fields = line.libmount
     assert fields is not None  # noqa: S101 - what Kind.ENTRY means
     target = line.target
-    options = _options(fields.fstype, fields.options, is_root=target == "/")
+    options = _split_options(fields.fstype, fields.options, is_root=target == "/")
     number = line.number
     found = [remark._replace(line=number) for remark in options.remarks] if options.remarks else []
     plain = options.plain_source
@@ -259,13 +259,13 @@ def _odd_remarks(line: FstabLine, options: _Options) -> Iterator[Remark]:
 
 
 def _broken_remarks(line: FstabLine) -> Iterator[Remark]:
-    message, hint = disagreement(line.text, line.libmount, line.getmntent, has_cr=line.ending == b"\r\n")
+    message, hint = explain_disagreement(line.text, line.libmount, line.getmntent, has_cr=line.ending == b"\r\n")
     level = RemarkLevel.NOTE if line.getmntent is None and line.libmount else RemarkLevel.ERROR
     yield Remark(line.number, level, "misread", message, hint, is_misread=True)
 
 
 def _circle_remarks(document: FstabText) -> Iterator[Remark]:
-    for circle in circles(document):
+    for circle in find_circles(document):
         numbers = [str(line.number) for line in circle]
         for line in circle:
             near = [number for number in numbers[: _MOST_NAMED + 1] if number != str(line.number)][:_MOST_NAMED]
@@ -305,7 +305,7 @@ def _waiting_remarks(document: FstabText) -> Iterator[Remark]:
 
 
 def _is_remote(fields: Fields) -> bool:
-    fstype = effective(decode(fields.fstype), decode(fields.source))
+    fstype = name_effective_type(decode(fields.fstype), decode(fields.source))
     return is_remote_to_systemd(fstype, frozenset(decode(fields.options).split(",")))
 
 
@@ -320,7 +320,7 @@ def _relative_remark(number: int, target: str) -> Remark:
 def _field_remarks(number: int, fields: Fields, target: str, options: _Options) -> Iterator[Remark]:
     """What is mistyped in the first three fields, and what comes of it."""
     source, where = decode(fields.source), decode(fields.target)
-    level, consequence = failing(options.fstype, options.words, is_root=target == "/")
+    level, consequence = judge_failure(options.fstype, options.words, is_root=target == "/")
     if target == "/" and "=" not in source:  # of a path or a bare word a remount succeeds, of a tag it fails (2.38)
         consequence = "what looks / up by this line, such as fsck, does not find its disk"
     for fault in field_faults(source, where, options.fstype, decode(fields.options), options.words):
@@ -396,7 +396,7 @@ def _order_remarks(document: FstabText, line: FstabLine) -> tuple[Remark, ...]:
 def _boot_remarks(number: int, fields: Fields, target: str, options: _Options) -> Iterator[Remark]:
     """What a boot does where the mount fails."""
     source = decode(fields.source)
-    fstype = effective(options.fstype, source)
+    fstype = name_effective_type(options.fstype, source)
     if needs_network(fstype) or is_network(fstype, source) or "_netdev" in options.words:
         yield from _network_remarks(number, fstype, target, options)
     elif not options.is_required:

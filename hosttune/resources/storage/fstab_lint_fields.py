@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from hosttune.facts.storage.fstab_types import KNOWN, MOVES, NO_TYPE, ON_DISK, PROPAGATION, is_known
-from hosttune.facts.storage.fstab_typing import ESCAPED, blank_in_name, typographic
+from hosttune.facts.storage.fstab_typing import ESCAPED, blank_in_name, find_typographic
 from hosttune.facts.storage.fstab_words import GENERIC
 from hosttune.facts.storage.mounts import LOCAL_TYPES
 from hosttune.regex import regex
@@ -42,7 +42,7 @@ _USUAL = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "vfat", "ntfs", "nfs
 
 def field_faults(source: str, target: str, fstype: str, options: str, words: tuple[str, ...]) -> Iterator[FieldFault]:
     """The faults of an entry whose fields are decoded; `words` are the items of its options."""
-    shifted = next(_shifted(source, target, fstype, options), None)
+    shifted = next(_find_shifted(source, target, fstype, options), None)
     if shifted:
         yield shifted
     if shifted or (not target.startswith("/") and not is_known(fstype)):
@@ -61,7 +61,7 @@ def _has_loop(words: tuple[str, ...]) -> bool:
     return any(word.partition("=")[0] == "loop" for word in words)
 
 
-def _shifted(source: str, target: str, fstype: str, options: str) -> Iterator[FieldFault]:
+def _find_shifted(source: str, target: str, fstype: str, options: str) -> Iterator[FieldFault]:
     """Fields that stand where others belong."""
     cut = blank_in_name((source, target, fstype, options))
     if "#" in source[1:] and not is_known(fstype):
@@ -130,13 +130,13 @@ def _one_type(fstype: str) -> Iterator[FieldFault]:
     if is_known(fstype) or fstype in NO_TYPE:
         return
     small = fstype.lower()
-    odd, plain = typographic(fstype)
+    odd, plain = find_typographic(fstype)
     if odd:
         yield FieldFault("typography", f"{odd} in the type", f"write {plain}")
     elif small in KNOWN:
         yield FieldFault("unknown-type", f"types are case-sensitive, and `{fstype}` is none", f"write {small}")
     else:
-        meant = _meant(small)
+        meant = _guess_type(small)
         why = f"neither Linux nor a mount helper known here has a type `{fstype}`"
         transposed = sorted(meant) == sorted(small)
         todo = f"is {meant} meant?" if meant else f"look for it: /sbin/mount.{fstype}, /proc/filesystems"
@@ -144,7 +144,7 @@ def _one_type(fstype: str) -> Iterator[FieldFault]:
 
 
 @lru_cache(maxsize=1 << 14)
-def _meant(fstype: str) -> str:
+def _guess_type(fstype: str) -> str:
     same = next((one for one in sorted(_USUAL) if sorted(one) == sorted(fstype)), "")
     if same:
         return same
@@ -154,9 +154,9 @@ def _meant(fstype: str) -> str:
 
 
 def _typed_faults(source: str, target: str) -> Iterator[FieldFault]:
-    """Names may hold any character, numbers and what stands around them may not."""
+    """Names may hold any character, numbers and what is around them may not."""
     for what, text in (("source", source), ("target", target)):
-        odd, plain = typographic(text)
+        odd, plain = find_typographic(text)
         is_name = text.startswith("/") and not text.startswith("/dev/")
         is_label = text.startswith(("LABEL=", "PARTLABEL=")) and plain.partition("=")[2][:1] not in ("'", '"')
         if odd and not is_name and not is_label:
@@ -164,7 +164,7 @@ def _typed_faults(source: str, target: str) -> Iterator[FieldFault]:
 
 
 def _source_faults(source: str, fstype: str) -> Iterator[FieldFault]:
-    if typographic(source)[0]:
+    if find_typographic(source)[0]:
         return
     mark = _NOT_TAG.fullmatch(source)
     if mark and fstype in ON_DISK | {"auto", "swap"}:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from hosttune.facts.storage.fstab_lines import clean_path
 from hosttune.facts.storage.fstab_typing import ESCAPED
 from hosttune.regex import regex
-from hosttune.resources.storage.fstab_lint_words import nearest
+from hosttune.resources.storage.fstab_lint_words import find_nearest
 
 _QUOTES = "'\""
 _TAG = regex(r"([A-Za-z]+)=(.*)")
@@ -95,7 +95,7 @@ def _folder_faults(source: str) -> Iterator[FieldFault]:
     if not path or (path[1] == "disk" and path[2] in _UDEV_FOLDERS):
         return
     is_below_disk = path[1] is None or path[1].startswith("dis")
-    near = nearest(path[2].lower().replace("_", "-"), _UDEV_FOLDERS) if is_below_disk else ""
+    near = find_nearest(path[2].lower().replace("_", "-"), _UDEV_FOLDERS) if is_below_disk else ""
     if near:
         why = f"udev makes no folder {source.rpartition('/')[0]}"
         yield FieldFault("no-such-folder", why, f"is /dev/disk/{near}/{path[3]} meant?")

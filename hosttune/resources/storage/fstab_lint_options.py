@@ -11,13 +11,19 @@ from collections.abc import Iterable
 
 from hosttune.facts.storage.fstab_options import ATIME_WORDS, has_secret, is_on_demand
 from hosttune.facts.storage.fstab_types import is_remote_to_systemd
-from hosttune.facts.storage.fstab_typing import typographic
+from hosttune.facts.storage.fstab_typing import find_typographic
 from hosttune.facts.storage.fstab_words import GENERIC, OPPOSITES, UPSTART, USER_WORDS, is_noexec
 from hosttune.facts.storage.mounts import LOCAL_TYPES
 from hosttune.regex import regex
-from hosttune.resources.storage.fstab_lint_words import Found, nearest, swap_words, systemd_words
+from hosttune.resources.storage.fstab_lint_words import Found, find_nearest, swap_words, systemd_words
 from hosttune.resources.storage.fstab_remark import Remark, RemarkLevel
-from hosttune.resources.storage.fstab_tables import KernelAnswer, combination, is_refused_by, names, reply
+from hosttune.resources.storage.fstab_tables import (
+    KernelAnswer,
+    find_reply,
+    is_refused_by,
+    judge_combination,
+    list_names,
+)
 
 _SIZE = regex(r"[0-9]+[kmgtpe%]?", re.IGNORECASE)
 _COUNT = regex(r"[0-9]+[kmgtpe]?", re.IGNORECASE)
@@ -27,7 +33,7 @@ _OCTAL = regex(r"[0-7]{1,5}")
 _QUIET = GENERIC - UPSTART | {""}
 _SEPARATOR = regex(r"[;:.|+&]")
 _ROOT_DATA = regex(r"data=(?:journal|writeback)")  # what no remount of ext4 can change
-# Their values are names of somebody's own, in which any character may stand.
+# Their values are names of someone's own, in which any character may stand.
 _NAMES = frozenset({
     "subvol", "lowerdir", "upperdir", "workdir", "user", "username", "domain", "credentials", "password", "comment",
 })  # fmt: skip
@@ -70,24 +76,24 @@ def option_remarks(fstype: str, words: tuple[str, ...], *, is_root: bool) -> lis
         return []
     return [
         Remark(0, level, code, message, todo, is_sure=code in _SURE)
-        for check in (_fatal, _of_tables, _of_root, _contradictions, _of_tmpfs, _ignored, _of_people)
+        for check in (_find_fatal, _of_tables, _of_root, _find_contradictions, _of_tmpfs, _find_ignored, _of_people)
         for level, code, message, todo in check(fstype, words, is_root)
     ]
 
 
 def of_no_type(word: str) -> Remark | None:
     """What is wrong with a word, where no file system takes it, whatever its type. As on a line with nofail."""
-    return _first("", (word,), _OF_NO_TYPE)
+    return _find_first("", (word,), _OF_NO_TYPE)
 
 
-def untaken(fstype: str, words: tuple[str, ...]) -> Remark | None:
+def find_untaken(fstype: str, words: tuple[str, ...]) -> Remark | None:
     """The first word, or the first ones together, that this type does not take, that only some kernels know, or that
     no table here has. As on a line with nofail.
     """
-    return _first(fstype, words, _UNTAKEN)
+    return _find_first(fstype, words, _UNTAKEN)
 
 
-def _first(fstype: str, words: tuple[str, ...], codes: frozenset[str]) -> Remark | None:
+def _find_first(fstype: str, words: tuple[str, ...], codes: frozenset[str]) -> Remark | None:
     remarks = option_remarks(fstype, (*words, "nofail"), is_root=False)
     return next((remark for remark in remarks if remark.code in codes), None)
 
@@ -98,7 +104,7 @@ def _is_unsuspicious(words: tuple[str, ...]) -> bool:
     return given <= _QUIET and len(given & _ATIME) < 2 and given.isdisjoint(_NOT_QUIET)
 
 
-def failing(fstype: str, words: tuple[str, ...], is_root: bool) -> tuple[RemarkLevel, str]:  # noqa: FBT001 - as its callers
+def judge_failure(fstype: str, words: tuple[str, ...], is_root: bool) -> tuple[RemarkLevel, str]:  # noqa: FBT001 - as its callers
     """How bad it is that the mount fails, and what comes of it."""
     if is_root:
         return RemarkLevel.ERROR, "the root file system stays read-only"
@@ -109,13 +115,13 @@ def failing(fstype: str, words: tuple[str, ...], is_root: bool) -> tuple[RemarkL
     return RemarkLevel.ERROR, "the mount fails, and the boot ends in the emergency shell"
 
 
-def _fatal(fstype: str, words: tuple[str, ...], is_root: bool) -> Found:  # noqa: FBT001 - one of several alike
+def _find_fatal(fstype: str, words: tuple[str, ...], is_root: bool) -> Found:  # noqa: FBT001 - one of several alike
     """Words that no file system takes at all, whatever its type."""
-    level, consequence = failing(fstype, words, is_root)
+    level, consequence = judge_failure(fstype, words, is_root)
     for word in words:
         name, equals, _ = word.partition("=")
         small = name.lower()
-        odd, plain = typographic(word)
+        odd, plain = find_typographic(word)
         if name in UPSTART:
             why = f"`{name}` was a word of Upstart, and no file system knows it: {consequence}"
             todo = "write nofail instead" if name == "nobootwait" else "take it out"
@@ -130,27 +136,27 @@ def _fatal(fstype: str, words: tuple[str, ...], is_root: bool) -> Found:  # noqa
         elif odd and not name.startswith(("x-", "X-", "comment")) and name not in _NAMES:
             why = f"`{word}` holds {odd}, which no option does: {consequence}"
             yield level, "typography", why, f"type it anew: {plain}"
-        elif parts := _parted(fstype, word):
+        elif parts := _part_words(fstype, word):
             yield level, "separator", f"only a comma parts options, so `{word}` is one: {consequence}", f"write {parts}"
 
 
 def refused_by(fstype: str, words: tuple[str, ...], kernel: tuple[int, ...], *, is_root: bool) -> Remark | None:
     """The first word that this kernel refuses and that offline is no more than a doubt."""
-    level, consequence = failing(fstype, words, is_root)
+    level, consequence = judge_failure(fstype, words, is_root)
     for word in words:
-        said = reply(fstype, word)
+        said = find_reply(fstype, word)
         if said.answer in (KernelAnswer.TAKEN, KernelAnswer.REFUSED) or not is_refused_by(fstype, word, kernel):
             continue
-        meant = nearest(word.partition("=")[0], names(fstype)) if said.answer is KernelAnswer.UNKNOWN else ""
+        meant = find_nearest(word.partition("=")[0], list_names(fstype)) if said.answer is KernelAnswer.UNKNOWN else ""
         todo = said.todo or (f"write `{meant}`, if that is meant" if meant else f"take `{word}` out")
         return Remark(0, level, "refused-option", f"{said.why}: {consequence}", todo, is_sure=True)
     return None
 
 
-def _parted(fstype: str, word: str) -> str:
-    """The same with commas, where all that stands between other separators is an option of this type."""
+def _part_words(fstype: str, word: str) -> str:
+    """The same with commas, where all that is between other separators is an option of this type."""
     parts = [part for part in _SEPARATOR.split(word) if part]
-    known = names(fstype)
+    known = list_names(fstype)
     if len(parts) < 2 or word.partition("=")[0] in known or word.startswith(("x-", "X-", "verity.")):
         return ""
     return ",".join(parts) if all(part.partition("=")[0] in known for part in parts) else ""
@@ -158,18 +164,18 @@ def _parted(fstype: str, word: str) -> str:
 
 def _of_tables(fstype: str, words: tuple[str, ...], is_root: bool) -> Found:  # noqa: FBT001 - one of several alike
     """What the kernel's own list of this type says."""
-    level, consequence = failing(fstype, words, is_root)
+    level, consequence = judge_failure(fstype, words, is_root)
     if len(words) == 1 and words[0].isdigit():
         return  # told as options that are missing
     for word in words:
         name = word.partition("=")[0]
-        said = reply(fstype, word)
-        if said.answer is KernelAnswer.TAKEN or name in UPSTART or not word.isascii() or _parted(fstype, word):
+        said = find_reply(fstype, word)
+        if said.answer is KernelAnswer.TAKEN or name in UPSTART or not word.isascii() or _part_words(fstype, word):
             continue
         if name != name.lower() and name.lower() in GENERIC:
             continue
         if said.answer is KernelAnswer.UNKNOWN:
-            meant = nearest(name, names(fstype))
+            meant = find_nearest(name, list_names(fstype))
             todo = f"is `{meant}` meant?" if meant else f"look it up: man 5 {fstype}, or take it out"
             why = f"{said.why}; where yours has none either, {consequence}"
             yield RemarkLevel.WARNING, "misspelt" if meant else "unknown-option", why, todo
@@ -178,7 +184,7 @@ def _of_tables(fstype: str, words: tuple[str, ...], is_root: bool) -> Found:  # 
         else:
             where = "there" if said.answer is KernelAnswer.GONE else "on older ones"
             yield RemarkLevel.WARNING, "option-by-version", f"{said.why}; {where} {consequence}", said.todo
-    said = combination(fstype, words)
+    said = judge_combination(fstype, words)
     if said.answer is KernelAnswer.REFUSED:
         yield level, "refused-option", f"{said.why}: {consequence}", said.todo
 
@@ -196,7 +202,7 @@ def _of_root(fstype: str, words: tuple[str, ...], is_root: bool) -> Found:  # no
         )
 
 
-def _contradictions(fstype: str, words: tuple[str, ...], is_root: bool) -> Found:  # noqa: ARG001, FBT001 - one of several alike
+def _find_contradictions(fstype: str, words: tuple[str, ...], is_root: bool) -> Found:  # noqa: ARG001, FBT001 - one of several alike
     atime = tuple(dict.fromkeys(word for word in words if word in ATIME_WORDS))
     if len(atime) > 1:
         why = f"`{','.join(atime)}`: which one counts depends on how mount(8) was built"
@@ -212,7 +218,7 @@ def _contradictions(fstype: str, words: tuple[str, ...], is_root: bool) -> Found
 def _of_tmpfs(fstype: str, words: tuple[str, ...], is_root: bool) -> Found:  # noqa: FBT001 - one of several alike
     if fstype != "tmpfs":
         return
-    level, consequence = failing(fstype, words, is_root)
+    level, consequence = judge_failure(fstype, words, is_root)
     for word in words:
         name, equals, value = word.partition("=")
         pattern = {"size": _SIZE, "nr_blocks": _COUNT, "nr_inodes": _COUNT, "mode": _OCTAL}.get(name)
@@ -246,7 +252,7 @@ def repair_value(name: str, value: str) -> str:
     return f"write a number with its unit, such as {name}=16G"
 
 
-def _ignored(fstype: str, words: tuple[str, ...], is_root: bool) -> Found:  # noqa: ARG001, FBT001 - one of several alike
+def _find_ignored(fstype: str, words: tuple[str, ...], is_root: bool) -> Found:  # noqa: ARG001, FBT001 - one of several alike
     yield from systemd_words(words)
     dropped = [word for word in words if word in _BELT] if is_root else []
     if dropped:
@@ -264,7 +270,7 @@ def _of_people(fstype: str, words: tuple[str, ...], is_root: bool) -> Found:  # 
             why = f"`{word}` after `{taken[0]}` means no{taken[0]} again"
             yield RemarkLevel.WARNING, "user-order", why, f"write `{word}` before `{taken[0]}`"
     word = is_noexec(words)
-    # What is mounted when somebody asks for it is mostly a disk that comes and goes, and is meant so.
+    # What is mounted when someone asks for it is mostly a disk that comes and goes, and is meant so.
     if word in USER_WORDS and "exec" not in words and fstype in LOCAL_TYPES and not is_on_demand(words):
         why = f"`{word}` implies noexec, nosuid and nodev: no program can be started there, and no compiled code loaded"
         yield RemarkLevel.NOTE, "user-noexec", why, f"nothing, if only data lie there; else write `{word},exec`"

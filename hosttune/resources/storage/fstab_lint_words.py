@@ -42,7 +42,7 @@ def systemd_words(words: tuple[str, ...]) -> Found:
         if name.startswith("X-systemd."):
             yield RemarkLevel.WARNING, "systemd-word", f"systemd ignores `{name}`", f"write it as `{name.lower()}`"
         elif name.startswith("x-systemd.") and name not in SYSTEMD:
-            meant = nearest(name, SYSTEMD)
+            meant = find_nearest(name, SYSTEMD)
             todo = f"is `{meant}` meant?" if meant else "look it up: man systemd.mount"
             yield RemarkLevel.WARNING, "systemd-word", f"systemd.mount(5) has no `{name}`, and others ignore it", todo
         elif name in _TIMEOUTS and not equals and (name != _IDLE or is_automount(words)):
@@ -68,7 +68,9 @@ def swap_words(words: tuple[str, ...]) -> Found:
     for word in words:
         name, equals, value = word.partition("=")
         if name not in _OF_SWAP:
-            meant = "" if name in _HARMLESS else "pri" if name.startswith("pri") else nearest(name.lower(), _OF_SWAP)
+            meant = (
+                "" if name in _HARMLESS else "pri" if name.startswith("pri") else find_nearest(name.lower(), _OF_SWAP)
+            )
             lost = ": each boot waits for this swap if it is not there" if meant == "nofail" else ""
             if meant:
                 why = f"swap has no option `{name}`, and it is ignored{lost}"
@@ -81,14 +83,14 @@ def swap_words(words: tuple[str, ...]) -> Found:
             yield RemarkLevel.WARNING, "swap-discard", why, "write discard, discard=once or discard=pages"
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def find_nearest(name: str, known: Iterable[str]) -> str:
     """The known word that may be meant; empty for none."""
-    return _nearest(name, frozenset(known))
+    return _find_nearest(name, frozenset(known))
 
 
 # Thousands of lines can have wrong words, each of which takes difflib 1 ms; a host's lines are judged several times.
 @lru_cache(maxsize=1 << 15)
-def _nearest(name: str, known: frozenset[str]) -> str:
+def _find_nearest(name: str, known: frozenset[str]) -> str:
     from difflib import get_close_matches
 
     # A first look that costs little: a host can have thousands of such words.

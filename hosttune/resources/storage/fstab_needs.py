@@ -13,7 +13,7 @@ from hosttune.facts.globs import fits_glob, glob_fault
 from hosttune.facts.storage.fstab_lines import clean_path
 from hosttune.facts.storage.fstab_options import decode, is_automount, is_on_demand
 from hosttune.facts.storage.fstab_types import is_remote_to_systemd
-from hosttune.facts.storage.mounts import effective, target_of
+from hosttune.facts.storage.mounts import name_effective_type, target_of
 from hosttune.facts.storage.unions import GLOB, branches_of, union_type
 from hosttune.host.mountinfo import folders_above
 from hosttune.host.paths import PATH_MAX
@@ -61,7 +61,7 @@ def need_remarks(document: FstabText) -> Iterator[Remark]:
 def find_needs(document: FstabText) -> Iterator[Need]:
     """All such pairs, in the order of the lines."""
     for line in document.entries:
-        words, fstype = _words(line), _type(line)
+        words, fstype = _list_words(line), _decode_type(line)
         if not line.target.startswith("/") or line.target == "/" or fstype == "swap" or _is_remote(line, words):
             continue
         if not is_required(words, fstype):
@@ -81,7 +81,7 @@ def _find_more(line: FstabLine, words: tuple[str, ...]) -> Iterator[tuple[str, s
         if word.startswith(_FATAL_UNITS):
             value = word.partition("=")[2]
             yield _path_of(value), _REQUIRES
-    fstype, source = _type(line), decode(line.fields.source) if line.fields else ""
+    fstype, source = _decode_type(line), decode(line.fields.source) if line.fields else ""
     if "lay" in union_type(fstype, source):  # fails by a folder that is not there; mergerfs and its like go on without
         for path in branches_of(fstype, source, words):
             yield path.rpartition("/")[0], "has a branch on"  # a mount point itself is a folder without the disk, too
@@ -89,7 +89,7 @@ def _find_more(line: FstabLine, words: tuple[str, ...]) -> Iterator[tuple[str, s
 
 def _can_be_missing(line: FstabLine) -> bool:
     """Whether a boot goes on without a disk. What noauto leaves out is mounted for the sake of what is on it."""
-    words, fstype = _words(line), _type(line)
+    words, fstype = _list_words(line), _decode_type(line)
     if fstype in {"tmpfs", "none"} or _is_remote(line, words) or is_automount(words):
         return False
     return not is_required(words, fstype)
@@ -98,8 +98,8 @@ def _can_be_missing(line: FstabLine) -> bool:
 def _union_remarks(document: FstabText) -> Iterator[Remark]:
     globs = 0
     for line in document.entries:
-        words = _words(line)
-        fstype, source = _type(line), decode(line.fields.source) if line.fields else ""
+        words = _list_words(line)
+        fstype, source = _decode_type(line), decode(line.fields.source) if line.fields else ""
         if not union_type(fstype, source) or is_on_demand(words):
             continue
         if any(word.startswith(_WAITS) and word.strip("0")[-1:] != "=" for word in words):
@@ -115,7 +115,7 @@ def _union_remarks(document: FstabText) -> Iterator[Remark]:
         on |= {one.number: one for path in patterns for one in _find_matching(document, path, line)}
         late = [on[number] for number in sorted(on) if _is_late(on[number], waited)]
         if "_netdev" in words:  # after all disks, and in no order with other mounts of the network
-            late = [one for one in late if _is_remote(one, _words(one))]
+            late = [one for one in late if _is_remote(one, _list_words(one))]
         if late:
             yield _union_remark(line, late, is_overlay="lay" in union_type(fstype, source))
 
@@ -128,10 +128,10 @@ def _union_remark(line: FstabLine, late: list[FstabLine], *, is_overlay: bool) -
         f"systemd does not wait for its branches {named}{more}: where it comes first, {end}, and what is written goes "
         "to the disk below"
     )
-    can_all = all(is_required(_words(one), _type(one)) for one in late)
+    can_all = all(is_required(_list_words(one), _decode_type(one)) for one in late)
     word = "x-systemd.requires-mounts-for" if can_all else "x-systemd.after"
     todo = "add " + ",".join(f"{word}={one.target}" for one in late[:_MOST_NAMED]) + (", and so on" if more else "")
-    if any(_is_remote(one, _words(one)) for one in late) and not _is_remote(line, _words(line)):
+    if any(_is_remote(one, _list_words(one)) for one in late) and not _is_remote(line, _list_words(line)):
         # Else systemd counts it among the disks, which the network comes after (ordering cycle).
         todo = todo.replace("add ", "add _netdev,", 1)
     return Remark(line.number, RemarkLevel.WARNING, "union-order", why, todo)
@@ -161,7 +161,7 @@ def _path_of(value: str) -> str:
 
 
 def _is_late(line: FstabLine, waited: frozenset[str]) -> bool:
-    return line.target not in waited and not is_on_demand(_words(line)) and line.target != "/"
+    return line.target not in waited and not is_on_demand(_list_words(line)) and line.target != "/"
 
 
 def _find_line(document: FstabText, path: str, of: FstabLine) -> FstabLine | None:
@@ -189,14 +189,14 @@ def _find_matching(document: FstabText, pattern: str, of: FstabLine) -> Iterator
             yield lines[0]
 
 
-def _words(line: FstabLine) -> tuple[str, ...]:
+def _list_words(line: FstabLine) -> tuple[str, ...]:
     return tuple(decode(line.fields.options).split(",")) if line.fields else ()
 
 
-def _type(line: FstabLine) -> str:
+def _decode_type(line: FstabLine) -> str:
     return decode(line.fields.fstype) if line.fields else ""
 
 
 def _is_remote(line: FstabLine, words: tuple[str, ...]) -> bool:
     source = decode(line.fields.source) if line.fields else ""
-    return is_remote_to_systemd(effective(_type(line), source), frozenset(words))
+    return is_remote_to_systemd(name_effective_type(_decode_type(line), source), frozenset(words))

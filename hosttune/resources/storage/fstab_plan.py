@@ -1,7 +1,7 @@
 """What the wish for noatime would do to an fstab, by the file alone: the new bytes, and why other lines stay. Pure.
 
 The same policy as for a running host (`mount_policy`), as far as a file can answer it: what is mounted, what ages files
-by access time, and what lies behind symbolic links, only the host knows.
+by access time, and what is behind symbolic links, only the host knows.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from hosttune.facts.storage.fstab_options import atime_words, decode, set_atime
 from hosttune.facts.storage.mounts import LOCAL_TYPES, is_system
 from hosttune.frozen import frozen
 from hosttune.host.known.file_systems import IN_RAM
-from hosttune.resources.storage.fstab_document import Edit, edited, spliced
+from hosttune.resources.storage.fstab_document import Edit, edit_line, splice_edits
 from hosttune.resources.storage.fstab_lint import LineErrors
 from hosttune.resources.storage.mount_policy import OF_THE_KERNEL, View, written_obstacle
 from hosttune.values import ABSENT, HoldKind
@@ -34,7 +34,7 @@ class LineOutcome(str, Enum):
 
     CHANGED = "changed"
     OK = "ok"  # noatime already
-    LEFT = "left alone"  # nothing to gain there, or somebody else decides
+    LEFT = "left alone"  # nothing to gain there, or someone else decides
     REFUSED = "refused"  # it cannot be edited without guessing
 
 
@@ -69,7 +69,7 @@ def tune(document: FstabText, targets: Iterable[str] = ()) -> Tuning:
     for target in dict.fromkeys(targets) or (None,):
         planner.all() if target is None else planner.target(target)
     steps = sorted(planner.steps, key=lambda step: step.line)
-    return Tuning(tuple(steps), spliced(document, planner.edits))
+    return Tuning(tuple(steps), splice_edits(document, planner.edits))
 
 
 class _Planner:
@@ -162,7 +162,7 @@ class _Planner:
             self.steps.append(LineStep(line.number, target, LineOutcome.OK, before, before))
             return
         try:
-            after = edited(self.document, line, tuned)
+            after = edit_line(self.document, line, tuned)
         except Refused as refused:
             self._refuse(line, target, refused.message, refused.hint)
             return

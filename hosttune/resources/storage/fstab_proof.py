@@ -29,28 +29,28 @@ def trials_of(document: FstabText, target: str) -> tuple[str, ...]:
     return tuple(line.options for line in lines if line.options)
 
 
-def complaint(rehearsal: Rehearsal, before: FstabText, after: FstabText, target: str) -> str:
+def find_complaint(rehearsal: Rehearsal, before: FstabText, after: FstabText, target: str) -> str:
     """What speaks against the edit of the one line of `target`, with the program that said it; empty for nothing."""
     return (
         _verify(rehearsal.before, rehearsal.after, target)
-        or _generator(rehearsal.before, rehearsal.after, before, after, target)
-        or next((problem for one in rehearsal.trials if (problem := _trial(one))), "")
+        or _compare_generator(rehearsal.before, rehearsal.after, before, after, target)
+        or next((problem for one in rehearsal.trials if (problem := _describe_trial(one))), "")
     )
 
 
 def _verify(before: FstabReading, after: FstabReading, target: str) -> str:
-    if not _answered(before.verify) or not _answered(after.verify):
+    if not _has_answered(before.verify) or not _has_answered(after.verify):
         return ""
-    new = _errors(after.verify, target) - _errors(before.verify, target)
+    new = _count_errors(after.verify, target) - _count_errors(before.verify, target)
     return f"findmnt --verify says: {next(iter(new))}" if new else ""
 
 
-def _answered(done: Completed | None) -> bool:
+def _has_answered(done: Completed | None) -> bool:
     return done is not None and 0 <= done.status < 128
 
 
-def _errors(done: Completed | None, target: str) -> Counter[str]:
-    """Its errors, with the target that each stands below; lines have moved, so their numbers do not count."""
+def _count_errors(done: Completed | None, target: str) -> Counter[str]:
+    """Its errors, with the target that each is below; lines have moved, so their numbers do not count."""
     found: Counter[str] = Counter()
     heading = ""
     for line in done.text.splitlines() if done else ():
@@ -66,10 +66,10 @@ def _errors(done: Completed | None, target: str) -> Counter[str]:
     return found
 
 
-def _generator(before: FstabReading, after: FstabReading, old: FstabText, new: FstabText, target: str) -> str:
-    if not _answered(before.generator) or not _answered(after.generator):
+def _compare_generator(before: FstabReading, after: FstabReading, old: FstabText, new: FstabText, target: str) -> str:
+    if not _has_answered(before.generator) or not _has_answered(after.generator):
         return ""
-    said = Counter(_words(after.generator)) - Counter(_words(before.generator))
+    said = Counter(_list_words(after.generator)) - Counter(_list_words(before.generator))
     if said:
         return f"systemd's fstab generator says: {next(iter(said))}"
     units, now = dict(before.units), dict(after.units)
@@ -85,7 +85,7 @@ def _generator(before: FstabReading, after: FstabReading, old: FstabText, new: F
     return ""
 
 
-def _words(done: Completed | None) -> list[str]:
+def _list_words(done: Completed | None) -> list[str]:
     return [line.strip() for line in done.errors.splitlines() if line.strip()] if done else []
 
 
@@ -94,11 +94,11 @@ def _own_names(document: FstabText, target: str) -> set[str]:
     names = {unit_name(target).removesuffix(".mount") + "."}
     for line in document.at(target):
         if line.fields:
-            names.add(unit_name(_device(line.fields.source)).removesuffix(".mount") + ".device")
+            names.add(unit_name(_name_device(line.fields.source)).removesuffix(".mount") + ".device")
     return names
 
 
-def _device(source: bytes) -> str:
+def _name_device(source: bytes) -> str:
     """Where systemd looks for a source."""
     key, equals, value = decode(source).partition("=")
     value = value.strip('"')
@@ -109,7 +109,7 @@ def _behind_links(units: Mapping[str, str], lines: Iterable[FstabLine]) -> set[s
     """As `_own_names` where the target is a symbolic link, for which the generator names the unit by where it leads:
     the mounts of the same device.
     """
-    devices = {f"What={_device(line.fields.source)}" for line in lines if line.fields}
+    devices = {f"What={_name_device(line.fields.source)}" for line in lines if line.fields}
     mounts = {name: text for name, text in units.items() if name.endswith(".mount")}
     return {f"{name[:-5]}" for name, text in mounts.items() if not devices.isdisjoint(text.splitlines())}
 
@@ -118,7 +118,7 @@ def _is_own(name: str, own: set[str]) -> bool:
     return any(part.startswith(tuple(own)) for part in name.split("/"))
 
 
-def _trial(trial: Trial) -> str:
+def _describe_trial(trial: Trial) -> str:
     if trial.mount is None:
         return ""
     if trial.mount.status != 0:

@@ -187,7 +187,7 @@ TAKEN = Reply(KernelAnswer.TAKEN)
 
 
 @lru_cache(maxsize=32)
-def table(fstype: str) -> dict[str, OptionSpec] | None:
+def find_table(fstype: str) -> dict[str, OptionSpec] | None:
     """The options of a type by name; None for a type whose options are not known here."""
     text = _TABLES.get(_ALIASES.get(fstype, fstype))
     if text is None:
@@ -207,27 +207,27 @@ def table(fstype: str) -> dict[str, OptionSpec] | None:
 
 
 @lru_cache(maxsize=64)
-def names(fstype: str) -> frozenset[str]:
+def list_names(fstype: str) -> frozenset[str]:
     """All words that may stand in a line of this type."""
-    return GENERIC | _NEEDING | _OF_LIBMOUNT | frozenset(table(fstype) or ())
+    return GENERIC | _NEEDING | _OF_LIBMOUNT | frozenset(find_table(fstype) or ())
 
 
 @lru_cache(maxsize=1)
-def _everywhere() -> dict[str, tuple[str, ...]]:
+def _index_words() -> dict[str, tuple[str, ...]]:
     """Which types have a word, by word."""
     found: dict[str, tuple[str, ...]] = {}
     for fstype in _TABLES:
-        for name in table(fstype) or ():
+        for name in find_table(fstype) or ():
             found[name] = (*found.get(name, ()), fstype)
     return found
 
 
-def reply(fstype: str, word: str) -> Reply:
+def find_reply(fstype: str, word: str) -> Reply:
     """What Linux says to one item of the options of a mount of this type, without a look at any other.
 
     A type without a table takes everything: its words belong to a program, or are not known here.
     """
-    known = table(fstype)
+    known = find_table(fstype)
     name, equals, value = word.partition("=")
     if not word or name.startswith(_PREFIXES) or known is None:
         return TAKEN
@@ -238,10 +238,10 @@ def reply(fstype: str, word: str) -> Reply:
     if bad:
         return Reply(KernelAnswer.REFUSED, f"{fstype} refuses `{word}`", bad)
     if spec.until:
-        is_past = _version(spec.until) <= OLDEST
+        is_past = _parse_version(spec.until) <= OLDEST
         why = f"Linux {spec.until} and later have no `{name}` on {fstype}"
         return Reply(KernelAnswer.REFUSED if is_past else KernelAnswer.GONE, why, f"take `{word}` out")
-    if spec.since and _version(spec.since) > OLDEST:
+    if spec.since and _parse_version(spec.since) > OLDEST:
         why = f"only Linux {spec.since} and later know `{name}` on {fstype}"
         return Reply(KernelAnswer.LATER, why, "look at the oldest kernel that boots here: uname -r; or take it out")
     return TAKEN
@@ -251,13 +251,13 @@ def is_refused_by(fstype: str, word: str, kernel: tuple[int, ...]) -> bool:
     """Whether this kernel (major, minor) refuses a mount of this type with this word. A word of no table may be one of
     a newer kernel than the tables know.
     """
-    answer, spec = reply(fstype, word).answer, (table(fstype) or {}).get(word.partition("=")[0])
+    answer, spec = find_reply(fstype, word).answer, (find_table(fstype) or {}).get(word.partition("=")[0])
     if answer is KernelAnswer.UNKNOWN:
         return OLDEST <= kernel <= NEWEST
     if answer is KernelAnswer.LATER and spec:
-        return kernel < _version(spec.since)
+        return kernel < _parse_version(spec.since)
     if answer is KernelAnswer.GONE and spec:
-        return kernel >= _version(spec.until)
+        return kernel >= _parse_version(spec.until)
     return answer is KernelAnswer.REFUSED
 
 
@@ -269,7 +269,7 @@ def _of_all(fstype: str, word: str, name: str, value: str | None) -> Reply:
         if not value and name in _NEEDING:
             return Reply(KernelAnswer.REFUSED, f"`{word}` names nothing", f"write `{name}=VALUE`, or take it out")
         return TAKEN
-    others = _everywhere().get(name, ())
+    others = _index_words().get(name, ())
     if others:
         many = f"{', '.join(others[:3])}{' and others' if len(others) > 3 else ''}"
         return Reply(
@@ -281,12 +281,12 @@ def _of_all(fstype: str, word: str, name: str, value: str | None) -> Reply:
 def _value_fault(name: str, spec: OptionSpec, value: str | None) -> str:
     """What to write instead; nothing where the value fits."""
     if value is None:
-        return "" if spec.is_flag else f"write `{name}=` with {_meaning(spec)}"
+        return "" if spec.is_flag else f"write `{name}=` with {_describe_spec(spec)}"
     if not spec.kinds:
         return f"write `{name}`: it takes no value"
     if any(_fits(kind, value) for kind in spec.kinds):
         return ""
-    return f"write `{name}=` with {_meaning(spec)}{', or it alone' if spec.is_flag else ''}"
+    return f"write `{name}=` with {_describe_spec(spec)}{', or it alone' if spec.is_flag else ''}"
 
 
 def _fits(kind: str, value: str) -> bool:
@@ -299,7 +299,7 @@ def _fits(kind: str, value: str) -> bool:
     return 1 << 12 <= size & -size <= 1 << 30  # xfs goes by the lowest bit that is set
 
 
-def _meaning(spec: OptionSpec) -> str:
+def _describe_spec(spec: OptionSpec) -> str:
     kind = spec.kinds[0]
     if not kind.startswith("{"):
         return _MEANING.get(kind, "a value")
@@ -307,11 +307,11 @@ def _meaning(spec: OptionSpec) -> str:
     return f"{', '.join(most)} or {last}" if most else last
 
 
-def _version(text: str) -> tuple[int, ...]:
+def _parse_version(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in text.split("."))
 
 
-def combination(fstype: str, words: tuple[str, ...]) -> Reply:
+def judge_combination(fstype: str, words: tuple[str, ...]) -> Reply:
     """What Linux says to words that are fine one by one."""
     given = {name: value for name, _, value in (word.partition("=") for word in words)}
     is_read_only = "ro" in given

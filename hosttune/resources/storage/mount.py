@@ -14,10 +14,17 @@ from hosttune.facts.storage.fstab_options import set_atime
 from hosttune.facts.storage.mounts import MOUNTINFO
 from hosttune.host.mountinfo import mounts_by_target
 from hosttune.resources.base import OLD, AddressKind, FieldSpec, WishKind, action_between, in_general
-from hosttune.resources.steps import CommandLine, each, shorten_list
+from hosttune.resources.steps import CommandLine, list_steps, shorten_list
 from hosttune.resources.storage.fstab import options_diff
 from hosttune.resources.storage.fstab_document import PATH, clean_path
-from hosttune.resources.storage.mount_policy import View, aged, evidence, find_other_mounts, obstacle, remount
+from hosttune.resources.storage.mount_policy import (
+    View,
+    find_aged,
+    find_obstacle,
+    find_other_mounts,
+    list_evidence,
+    remount,
+)
 from hosttune.values import (
     ABSENT,
     Action,
@@ -68,7 +75,9 @@ class MountAddress(AddressKind):
             raise HosttuneError(f"the kernel took {wanted} for {target}, but {MOUNTINFO} does not show it")
 
     def by_hand(self, changes: Sequence[Change]) -> Sequence[str]:
-        return shorten_list(each(changes, lambda change: CommandLine(remount(change.address.name, str(change.after)))))
+        return shorten_list(
+            list_steps(changes, lambda change: CommandLine(remount(change.address.name, str(change.after))))
+        )
 
 
 class MountWish(WishKind):
@@ -88,7 +97,7 @@ class MountWish(WishKind):
     def addresses(self, wish: Wish, facts: Facts) -> tuple[Address, ...]:
         target = clean_path(wish.name)
         try:
-            entry = _entry(facts, target)
+            entry = _find_entry(facts, target)
         except UnknownFact:
             entry = None
         live = () if facts.reader.persistent_only else (Address("mount", target),)
@@ -104,10 +113,10 @@ class MountWish(WishKind):
         return tuple(findings)
 
     def writes(self, wishes: tuple[Wish, ...]) -> tuple[Change, ...]:
-        return tuple(change for wish in wishes for change in _writes(wish, str(wish.fields["atime"])))
+        return tuple(change for wish in wishes for change in _list_writes(wish, str(wish.fields["atime"])))
 
 
-def _writes(wish: Wish, atime: str) -> tuple[Change, ...]:
+def _list_writes(wish: Wish, atime: str) -> tuple[Change, ...]:
     target, options = clean_path(wish.name), "OPTIONS"
     return (
         in_general(wish, Address("fstab", target), set_atime(options, atime), before=options),
@@ -115,7 +124,7 @@ def _writes(wish: Wish, atime: str) -> tuple[Change, ...]:
     )
 
 
-def _entry(facts: Facts, target: str) -> FstabEntry | None:
+def _find_entry(facts: Facts, target: str) -> FstabEntry | None:
     return facts.fstab.by_path.get(target) or facts.fstab.at.get(target)
 
 
@@ -125,7 +134,7 @@ def _compare(wish: Wish, context: Context) -> Finding:
         reason = "in a container the mounts belong to the host"
         return Finding(wish.rule, wish.subject, Verdict.NOT_APPLICABLE, reason=reason)
     target = clean_path(wish.name)
-    entry = _entry(facts, target)
+    entry = _find_entry(facts, target)
     running = not facts.reader.persistent_only
     mount = facts.mounts.at.get(target) if running else None
     if entry is None and mount is None:
@@ -140,31 +149,31 @@ def _compare(wish: Wish, context: Context) -> Finding:
     options = written if isinstance(written, str) else None
     view = View(target, str(wish.fields["atime"]), entry, mount, options, live, running)
     if view.is_live_ok and view.is_boot_ok:
-        return _settled(view, wish, facts)
+        return _make_settled(view, wish, facts)
     reason = f"{target} should be mounted {view.wanted}"
-    hold, todo = obstacle(view, wish, context)
+    hold, todo = find_obstacle(view, wish, context)
     if hold:
-        return Finding(wish.rule, wish.subject, Verdict.DIFFERS, hold, reason, evidence(view), todo=todo)
+        return Finding(wish.rule, wish.subject, Verdict.DIFFERS, hold, reason, list_evidence(view), todo=todo)
     try:
-        changes = _changes(view, wish, context)
+        changes = _list_changes(view, wish, context)
     except Refused as refused:
         hold = Hold(HoldKind.REFUSED, refused.message)
-        return Finding(wish.rule, wish.subject, Verdict.DIFFERS, hold, reason, evidence(view), todo=refused.hint)
-    seen = (*evidence(view), *(() if view.is_live_ok else find_other_mounts(view, facts)))
+        return Finding(wish.rule, wish.subject, Verdict.DIFFERS, hold, reason, list_evidence(view), todo=refused.hint)
+    seen = (*list_evidence(view), *(() if view.is_live_ok else find_other_mounts(view, facts)))
     return Finding(wish.rule, wish.subject, Verdict.DIFFERS, Hold(), reason, seen, changes)
 
 
-def _settled(view: View, wish: Wish, facts: Facts) -> Finding:
+def _make_settled(view: View, wish: Wish, facts: Facts) -> Finding:
     """As it should be; unless something deletes files there by the access times that are not written any more."""
-    purged = aged(view.target, wish, facts)
+    purged = find_aged(view.target, wish, facts)
     if not purged.by:
-        return Finding(wish.rule, wish.subject, Verdict.OK, evidence=evidence(view))
+        return Finding(wish.rule, wish.subject, Verdict.OK, evidence=list_evidence(view))
     reason = f"{view.target} is mounted {view.wanted}, and {', '.join(purged.by)} deletes files there by access time"
     todo = "let that job go by modification time, or mount it relatime; else it deletes files that are in use"
-    return Finding(wish.rule, wish.subject, Verdict.ADVICE, reason=reason, evidence=evidence(view), todo=todo)
+    return Finding(wish.rule, wish.subject, Verdict.ADVICE, reason=reason, evidence=list_evidence(view), todo=todo)
 
 
-def _changes(view: View, wish: Wish, context: Context) -> tuple[Change, ...]:
+def _list_changes(view: View, wish: Wish, context: Context) -> tuple[Change, ...]:
     changes = []
     host = context.facts.host
     if view.entry and view.options is not None and not view.is_boot_ok:

@@ -14,7 +14,7 @@ from hosttune.facts.services.unit_files import mask_of
 from hosttune.facts.storage.fstab_lines import PATH, FstabText
 from hosttune.facts.storage.fstab_types import is_remote_to_systemd, needs_network
 from hosttune.facts.storage.mount_units import mount_command
-from hosttune.facts.storage.mounts import effective
+from hosttune.facts.storage.mounts import name_effective_type
 from hosttune.facts.storage.sources import SourceKind, find_fault, sources_of
 from hosttune.quoting import quote
 from hosttune.regex import regex
@@ -22,7 +22,7 @@ from hosttune.resources.storage.fstab import document_of
 from hosttune.resources.storage.fstab_boot import parse_release
 from hosttune.resources.storage.fstab_lint import LineErrors, is_failing, lint
 from hosttune.resources.storage.fstab_lint_options import is_required
-from hosttune.resources.storage.fstab_tables import KernelAnswer, reply
+from hosttune.resources.storage.fstab_tables import KernelAnswer, find_reply
 from hosttune.resources.storage.unit_boot import find_error, way_out_of_refusal
 from hosttune.values import ABSENT
 
@@ -101,7 +101,9 @@ class MountCauses:
         does not say that a later mount succeeded.
         """
         entry = self._entries.get((file, number))
-        is_told = entry is not None and _SAYS_SUCCESS.issuperset(effective(entry.fstype, entry.source).split(","))
+        is_told = entry is not None and _SAYS_SUCCESS.issuperset(
+            name_effective_type(entry.fstype, entry.source).split(",")
+        )
         cause = self._of_log(entry) if entry and is_told else MountCause()
         return cause if cause.sentence.startswith("names ") and not _FOREIGN.search(cause.sentence) else MountCause()
 
@@ -161,7 +163,7 @@ class MountCauses:
         return MountCause(f"is wrong: {remark.message.partition(_FAILS)[0]}", remark.todo)
 
     def _of_contents(self, entry: FstabEntry) -> MountCause:
-        """What lies on a device that is there."""
+        """What is on a device that is there."""
         fault = find_fault(sources_of(self._facts), entry, ())
         return MountCause(fault.sentence, fault.way_out) if fault and fault.kind is SourceKind.TYPE else MountCause()
 
@@ -188,7 +190,7 @@ class MountCauses:
         words = {
             word.partition("=")[0]
             for word in entry.options
-            if any(reply(one, word).answer is not KernelAnswer.TAKEN for one in entry.fstype.split(","))
+            if any(find_reply(one, word).answer is not KernelAnswer.TAKEN for one in entry.fstype.split(","))
         }
         for one in reversed(errors if isinstance(errors, tuple) else ()):
             option = _OPTION.search(one.words)
@@ -205,7 +207,7 @@ class MountCauses:
         return MountCause()
 
     def _of_helper(self, entry: FstabEntry) -> MountCause:
-        program, package = _HELPERS.get(effective(entry.fstype, entry.source), ("", ""))
+        program, package = _HELPERS.get(name_effective_type(entry.fstype, entry.source), ("", ""))
         if not program or any(self._facts.reader.stat(f"{folder}/{program}") is not ABSENT for folder in _FOLDERS):
             return MountCause()
         way_out = f"install it: sudo apt install {package}" if package else "install the client of this file system"
@@ -213,7 +215,7 @@ class MountCauses:
 
     def _of_network(self, entry: FstabEntry) -> MountCause:
         """What keeps this boot from waiting for the network, where systemd-networkd does the waiting."""
-        if not needs_network(effective(entry.fstype, entry.source)):
+        if not needs_network(name_effective_type(entry.fstype, entry.source)):
             return MountCause()
         enabled = attempt(lambda: self._facts.units.enabled)
         if not isinstance(enabled, frozenset) or any(one in enabled for one in _OTHER_WAITS):

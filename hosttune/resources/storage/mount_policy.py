@@ -1,4 +1,4 @@
-"""Which atime modes are ours to change: what stands in fstab, what is mounted, and who decided about it. Pure."""
+"""Which atime modes are ours to change: what is in fstab, what is mounted, and who decided about it. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from hosttune.resources.base import Context, Wish
     from hosttune.values import Value
 
-_DECISIONS = frozenset({"strictatime", "atime", "norelatime"})  # nobody's default: somebody wrote it
+_DECISIONS = frozenset({"strictatime", "atime", "norelatime"})  # no one's default: someone wrote it
 _DEFAULTS = frozenset({"relatime", "nostrictatime", "atime"})  # what leaves the kernel's default, relatime
 _FLAGS = frozenset({"ro", "nosuid", "nodev", "noexec", "nosymfollow", "nodiratime"})
 _IMPLIED = {word: {f"no{flag}" for flag in off} for word, off in USER_WORDS.items()}
@@ -102,7 +102,7 @@ class Aged:
     unknown: str = ""
 
 
-def aged(target: str, wish: Wish, facts: Facts) -> Aged:
+def find_aged(target: str, wish: Wish, facts: Facts) -> Aged:
     """Who deletes files below a target, wherever else its file system is mounted, by their access time."""
     if wish.fields["atime"] != "noatime":
         return Aged()
@@ -117,10 +117,10 @@ def aged(target: str, wish: Wish, facts: Facts) -> Aged:
     found = [
         rule.source
         for rule in facts.ageing.rules
-        if rule.uses_atime and rule.source.rpartition(":")[0] not in harmless and _meets(rule.path, places)
+        if rule.uses_atime and rule.source.rpartition(":")[0] not in harmless and _meets_places(rule.path, places)
     ]
     trees = (clean_path(tree) for tree in wish.fields.get("purged_trees", ()))
-    found += [f"the purge of {tree} that the policy declares" for tree in trees if _meets(tree, places)]
+    found += [f"the purge of {tree} that the policy declares" for tree in trees if _meets_places(tree, places)]
     hidden = [one.reason for one in facts.ageing.hidden if one.path not in harmless]
     return Aged(tuple(dict.fromkeys(found)), "; ".join(hidden))
 
@@ -165,15 +165,15 @@ def _shown_at(own: _Tree, other: _Tree) -> str:
     return clean_path(f"{other.target}/{inner.removeprefix(outer)}") if inner.startswith(outer) else ""
 
 
-def _meets(tree: str, places: Iterable[str]) -> bool:
-    """Whether a folder lies on or above one of the targets, or holds it."""
+def _meets_places(tree: str, places: Iterable[str]) -> bool:
+    """Whether a folder is on or above one of the targets, or holds it."""
     inner = tree.rstrip("/") + "/"
     return any(inner.startswith(outer) or outer.startswith(inner) for outer in (f"{p.rstrip('/')}/" for p in places))
 
 
-def obstacle(view: View, wish: Wish, context: Context) -> tuple[Hold, str]:
+def find_obstacle(view: View, wish: Wish, context: Context) -> tuple[Hold, str]:
     """Why this difference is left alone, and the way out; an empty hold where it is ours to change."""
-    purged = aged(view.target, wish, context.facts)
+    purged = find_aged(view.target, wish, context.facts)
     if purged.by:
         return Hold(HoldKind.OWNED, f"what ages files there by access time: {', '.join(purged.by)}"), _KEEP
     if purged.unknown:
@@ -186,16 +186,16 @@ def obstacle(view: View, wish: Wish, context: Context) -> tuple[Hold, str]:
         return Hold(HoldKind.REFUSED, detail), "run it in the host's namespace: nsenter -t 1 -m hosttune"
     if view.entry and view.mount and view.mount.unit:
         return _leave_to_unit(view, view.mount.unit)  # a unit file in /etc comes before the line
-    return written_obstacle(view) if view.entry or _senseless(view) else _unlisted(view, context)
+    return written_obstacle(view) if view.entry or _why_senseless(view) else _explain_unlisted(view, context)
 
 
 def written_obstacle(view: View) -> tuple[Hold, str]:
-    """As `obstacle`, by the file system and by its line alone."""
-    senseless = _senseless(view)
-    return (Hold(HoldKind.REFUSED, senseless), "") if senseless else _owner(view)
+    """As `find_obstacle`, by the file system and by its line alone."""
+    senseless = _why_senseless(view)
+    return (Hold(HoldKind.REFUSED, senseless), "") if senseless else _find_owner(view)
 
 
-def _unlisted(view: View, context: Context) -> tuple[Hold, str]:
+def _explain_unlisted(view: View, context: Context) -> tuple[Hold, str]:
     misread = next((line for line in context.facts.fstab.misread if line.target == view.target), None)
     if misread:
         return Hold(HoldKind.REFUSED, misread.refusal), misread.way_out
@@ -211,7 +211,7 @@ def _leave_to_unit(view: View, unit: str) -> tuple[Hold, str]:
     return Hold(HoldKind.OWNED, f"the unit {unit}"), todo
 
 
-def _owner(view: View) -> tuple[Hold, str]:
+def _find_owner(view: View) -> tuple[Hold, str]:
     entry = view.entry
     assert entry is not None  # noqa: S101 - the caller looked
     if entry.owner:
@@ -234,7 +234,7 @@ def _owner(view: View) -> tuple[Hold, str]:
     return Hold(), ""
 
 
-def _senseless(view: View) -> str:
+def _why_senseless(view: View) -> str:
     """Why an atime mode has no use on this file system; empty where it has."""
     fstype = view.fstype
     if (view.mount and view.mount.is_bind) or (view.entry and {"bind", "rbind", "move"} & set(view.entry.options)):
@@ -255,7 +255,7 @@ def _senseless(view: View) -> str:
     return f"{fstype} is no file system on a disk" if fstype in OF_THE_KERNEL else unknown
 
 
-def evidence(view: View) -> tuple[str, ...]:
+def list_evidence(view: View) -> tuple[str, ...]:
     """What was seen; also where line and mount differed before us, which is told and never repaired."""
     lines = []
     if view.is_running:

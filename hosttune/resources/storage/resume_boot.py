@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import attempt
 from hosttune.facts.kernel.grub_arguments import MENU
-from hosttune.facts.kernel.initramfs import DRACUT, REBUILD, TOOLS, generator
+from hosttune.facts.kernel.initramfs import DRACUT, REBUILD, TOOLS, find_generator
 from hosttune.facts.placed import Placed
 from hosttune.facts.reading import hint, names_in
 from hosttune.facts.storage.fstab import FstabEntry
@@ -46,7 +46,7 @@ def look_at_resume(facts: Facts) -> Iterator[BootLine]:
     if found is None or found.kind is not SourceKind.MISSING:
         return
     wait = "some 30 s for it"
-    if attempt(generator, facts.reader) == DRACUT:
+    if attempt(find_generator, facts.reader) == DRACUT:
         wait = "for it, with a systemd in the initial RAM disk for ever"
     where = f"line {given.line} of {given.path}" if given.line else given.path
     note = f"{where} names {given.value} to resume from, which no device has: a boot waits {wait}"
@@ -130,7 +130,7 @@ def _find_resume(facts: Facts) -> Placed | None:
         value = given[-1].partition("=")[2]
         place = next((one for one in placed if one.value == given[-1]), Placed("", "the kernel command line"))
         return Placed(value, place.path, place.line)
-    return _find_setting(facts) if attempt(generator, facts.reader) == TOOLS else None
+    return _find_setting(facts) if attempt(find_generator, facts.reader) == TOOLS else None
 
 
 def _find_setting(facts: Facts) -> Placed | None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.errors import Refused
 from hosttune.facts.base import UnknownFact
-from hosttune.facts.storage.fstab_options import items, set_size, size_bytes
+from hosttune.facts.storage.fstab_options import set_size, size_bytes, split_items
 from hosttune.numbers import parse_digits
 from hosttune.rendering import render
 from hosttune.resources.base import FieldSpec, Operator, WishKind, in_general
@@ -140,12 +140,12 @@ class _TmpfsComparison:
         if unreadable := next((v for v in self._state() if isinstance(v, Unreadable)), None):
             return Finding(self.wish.rule, self.wish.subject, Verdict.UNKNOWN, reason=unreadable.reason)
         if tmp.is_symlink:
-            return self._refused("/tmp is a symbolic link", "make it a folder; tmp.mount skips a link")
+            return self._make_refused("/tmp is a symbolic link", "make it a folder; tmp.mount skips a link")
         if self.running:
             self.evidence.append(self._now())
         self.evidence.append(tmp.home_evidence)
         if self.facts.host.is_wsl:
-            return self._refused("under WSL a tmpfs on /tmp hides the X11 socket", "")
+            return self._make_refused("under WSL a tmpfs on /tmp hides the X11 socket", "")
         by_home = {"none": self._nothing, "fstab": self._line, "usr-unit": self._unit, "etc-unit": self._unit}
         return by_home.get(tmp.home, self._foreign)()
 
@@ -167,24 +167,24 @@ class _TmpfsComparison:
     def _now(self) -> str:
         tmp = self.facts.tmp
         if tmp.is_tmpfs:
-            return f"now a tmpfs of {_gib(tmp.size_bytes or 0)}"
+            return f"now a tmpfs of {_format_gib(tmp.size_bytes or 0)}"
         least = "" if self.facts.filling.is_complete else "at least "
-        return f"now on {tmp.fstype or 'the disk'}, {least}{_gib(self.facts.filling.used_bytes)} in it"
+        return f"now on {tmp.fstype or 'the disk'}, {least}{_format_gib(self.facts.filling.used_bytes)} in it"
 
     def _is_enough(self, size: int | None) -> bool:
         return size is not None and (size == 0 or size >= self.wanted)
 
-    def _settled(self) -> Finding:
+    def _make_settled(self) -> Finding:
         """Say whether what the next boot mounts, which is enough, is there already."""
         tmp = self.facts.tmp
         if not self.running or (tmp.is_tmpfs and self._is_enough(tmp.size_bytes)):
             return Finding(self.wish.rule, self.wish.subject, Verdict.OK, evidence=tuple(self.evidence))
         evidence = (*self.evidence, *self._hidden())
         hold = Hold(HoldKind.WAITING, "reboot")
-        reason = f"/tmp becomes a tmpfs of at least {_gib(self.wanted)} at the next boot"
+        reason = f"/tmp becomes a tmpfs of at least {_format_gib(self.wanted)} at the next boot"
         todo = "reboot when it suits; until then do not run mount -a"
         if tmp.is_tmpfs:
-            reason = f"/tmp grows to at least {_gib(self.wanted)} at the next boot"
+            reason = f"/tmp grows to at least {_format_gib(self.wanted)} at the next boot"
             todo = (
                 f"reboot when it suits, or at once: sudo mount --options-source mtab -o remount,size={self.size} /tmp"
             )
@@ -196,23 +196,23 @@ class _TmpfsComparison:
             return ()
         lies = self.facts.filling
         least = "" if lies.is_complete else "at least "
-        what = f"{least}{_gib(lies.used_bytes)} in {least}{lies.entries} files and folders"
+        what = f"{least}{_format_gib(lies.used_bytes)} in {least}{lies.entries} files and folders"
         return (f"{what} stay on the disk, hidden below it",)
 
     def _nothing(self) -> Finding:
         tmp = self.facts.tmp
         if self.running and tmp.is_mount and not tmp.is_tmpfs:
-            return self._refused(
+            return self._make_refused(
                 f"{tmp.fstype} is mounted at /tmp by something else than {PATH}", "find out what mounts it"
             )
         if not self.facts.fstab.exists:
-            return self._refused(f"there is no {PATH}", f"create an empty {PATH}")
+            return self._make_refused(f"there is no {PATH}", f"create an empty {PATH}")
         if self.facts.fstab.refusal:
-            return self._refused(self.facts.fstab.refusal, self.facts.fstab.way_out)
+            return self._make_refused(self.facts.fstab.refusal, self.facts.fstab.way_out)
         if manager := self.facts.fstab.manager:
-            return self._held(Hold(HoldKind.OWNED, f"whoever writes {PATH} ({manager})"), "add the line there")
+            return self._make_held(Hold(HoldKind.OWNED, f"whoever writes {PATH} ({manager})"), "add the line there")
         if misread := self._misread():
-            return self._refused(misread.refusal, misread.way_out)
+            return self._make_refused(misread.refusal, misread.way_out)
         line = _line_text(self.wish, self.size, self.facts.fstab.separator)
         details = addition_diff(self.facts.fstab, line)
         change = self._change(Address("fstab-line", TARGET), ABSENT, line, details)
@@ -235,18 +235,18 @@ class _TmpfsComparison:
         options = written if isinstance(written, str) else ",".join(entry.options)
         size = size_bytes(options, self._all_memory)
         if size is None:
-            value = [word[5:] for word in items(options) if word.startswith("size=")][-1]
+            value = [word[5:] for word in split_items(options) if word.startswith("size=")][-1]
             way_out = repair_value("size", value)
-            return self._refused(f"{PATH} line {entry.line} has a size that the kernel rejects", way_out)
+            return self._make_refused(f"{PATH} line {entry.line} has a size that the kernel rejects", way_out)
         if self._is_enough(size):
-            return self._settled()
+            return self._make_settled()
         if entry.owner:
             todo = f"change it where {entry.owner} takes it from; it rewrites this line"
-            return self._held(Hold(HoldKind.OWNED, f"{entry.owner} ({PATH} line {entry.line})"), todo)
+            return self._make_held(Hold(HoldKind.OWNED, f"{entry.owner} ({PATH} line {entry.line})"), todo)
         if entry.refusal:
-            return self._refused(entry.refusal, entry.way_out)
+            return self._make_refused(entry.refusal, entry.way_out)
         if error := entry_error(entry, self.facts):
-            return self._refused(str(error), error.hint)
+            return self._make_refused(str(error), error.hint)
         after = set_size(options, self.size)
         change = self._change(Address("fstab", TARGET), written, after, options_diff(self.facts, entry, after))
         return self._differs((change,))
@@ -255,11 +255,11 @@ class _TmpfsComparison:
         tmp = self.facts.tmp
         if TARGET in self.facts.fstab.by_path and tmp.home == "etc-unit":
             entry = self.facts.fstab.by_path[TARGET]
-            return self._refused(
+            return self._make_refused(
                 f"{PATH} line {entry.line} names /tmp too, and the unit overrules it", "leave one of them"
             )
         if self._is_enough(size_bytes(tmp.unit_options, self._all_memory)):
-            return self._settled()
+            return self._make_settled()
         text = render("tmp-mount.conf.j2", rule=self.wish.rule, options=set_size(tmp.unit_options, self.size)).encode()
         path = dropin_path(_ETC_FOLDER, self.wish.rule)
         dropin = compare_dropin(path, text, self.wish.rule, self.context, Activation.REBOOT, self._triggers())
@@ -267,9 +267,9 @@ class _TmpfsComparison:
             return Finding(self.wish.rule, self.wish.subject, Verdict.UNKNOWN, reason=dropin.unknown)
         if dropin.hold:
             self.evidence += dropin.evidence
-            return self._held(dropin.hold, dropin.todo)
+            return self._make_held(dropin.hold, dropin.todo)
         if dropin.change is None:
-            return self._settled()
+            return self._make_settled()
         return self._differs((replace(dropin.change, reversible="after a reboot" if self.running else "yes"),))
 
     def _foreign(self) -> Finding:
@@ -278,10 +278,12 @@ class _TmpfsComparison:
         if tmp.is_tmpfs and not is_disk and self._is_enough(tmp.size_bytes):
             return Finding(self.wish.rule, self.wish.subject, Verdict.OK, evidence=tuple(self.evidence))
         if tmp.decision:
-            return self._held(Hold(HoldKind.OWNED, tmp.decision), _DECIDED)
+            return self._make_held(Hold(HoldKind.OWNED, tmp.decision), _DECIDED)
         entry = self.facts.fstab.by_path[TARGET]
         detail = f"{tmp.home_evidence}, and {PATH} line {entry.line} names /tmp: local-fs.target is never reached"
-        return self._refused(detail, "an administrator decides which of the two is meant, and takes the other away")
+        return self._make_refused(
+            detail, "an administrator decides which of the two is meant, and takes the other away"
+        )
 
     def _triggers(self) -> tuple[Trigger, ...]:
         return (Trigger("daemon-reload"),) if self.running and self.facts.host.has_systemd else ()
@@ -295,28 +297,28 @@ class _TmpfsComparison:
         )  # fmt: skip
 
     def _reason(self) -> str:
-        return f"/tmp should be a tmpfs of at least {_gib(self.wanted)}"
+        return f"/tmp should be a tmpfs of at least {_format_gib(self.wanted)}"
 
     def _scarce(self) -> tuple[str, ...]:
         """A tmpfs takes memory as it fills; with less than its size available it can push work out."""
         available = self.facts.memory.available_bytes if self.running else self.wanted
         if available >= self.wanted:
             return ()
-        return (f"only {_gib(available)} of memory are available now: a full /tmp would have to be swapped out",)
+        return (f"only {_format_gib(available)} of memory are available now: a full /tmp would have to be swapped out",)
 
     def _differs(self, changes: tuple[Change, ...]) -> Finding:
         evidence = (*self.evidence, *self._hidden(), *self._scarce())
         return Finding(self.wish.rule, self.wish.subject, Verdict.DIFFERS, Hold(), self._reason(), evidence, changes)
 
-    def _held(self, hold: Hold, todo: str) -> Finding:
+    def _make_held(self, hold: Hold, todo: str) -> Finding:
         evidence = tuple(self.evidence)
         return Finding(self.wish.rule, self.wish.subject, Verdict.DIFFERS, hold, self._reason(), evidence, todo=todo)
 
-    def _refused(self, detail: str, todo: str) -> Finding:
-        return self._held(Hold(HoldKind.REFUSED, detail), todo)
+    def _make_refused(self, detail: str, todo: str) -> Finding:
+        return self._make_held(Hold(HoldKind.REFUSED, detail), todo)
 
 
-def _gib(size: int) -> str:
+def _format_gib(size: int) -> str:
     return f"{size / GIB:.1f} GiB" if size % GIB else f"{size // GIB} GiB"
 
 

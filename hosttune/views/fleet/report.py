@@ -8,27 +8,27 @@ from typing import TYPE_CHECKING
 from hosttune.host.cleaned import clean
 from hosttune.views.change import diff_of
 from hosttune.views.checked import group_of, link_of
-from hosttune.views.document import Document, Fold, Item, Items, Matrix, Panel, Say, Section, rendered
+from hosttune.views.document import Document, Fold, Item, Items, Matrix, Panel, Say, Section, render_documents
 from hosttune.views.findings import BY_OUTCOME, NOTHING
 from hosttune.views.fleet.words import (
     FINE,
     MOST_TOLD,
     QUIET,
-    folded,
+    describe_outcomes,
+    describe_span,
+    find_worst,
+    fold_names,
     format_count,
-    headline,
     hosts_word,
+    list_notes,
     list_worst,
+    make_headline,
     name_hosts,
-    notes,
     outcome_items,
-    outcomes,
     rules_told,
-    span,
     value_items,
-    worst,
 )
-from hosttune.views.terminal import counted
+from hosttune.views.terminal import say_count
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -55,15 +55,15 @@ def fleet_report(
     """The report. `plans` are the changes of the plan classes that are shown; `about` are the
     rules that this version knows, for pages.
     """
-    return rendered("hosttune report", [fleet_outline(fleet, plans, page, about)], page, is_filtered=True)
+    return render_documents("hosttune report", [fleet_outline(fleet, plans, page, about)], page, is_filtered=True)
 
 
 def fleet_outline(
     fleet: Fleet, plans: Mapping[PlanClass, tuple[Change, ...]], page: Page, about: Mapping[str, About] = NOTHING
 ) -> Document:
     """What the report says, the dearest first."""
-    head = [Say(headline(fleet), "decision", style="bold")]
-    head += [Say(text, "note", is_hanging=True) for text in (span(fleet), *notes(fleet)) if text]
+    head = [Say(make_headline(fleet), "decision", style="bold")]
+    head += [Say(text, "note", is_hanging=True) for text in (describe_span(fleet), *list_notes(fleet)) if text]
     first = [Item(text=text) for text in list_worst(fleet, page.names)]
     missing = (
         Item(clean(one.host), f"{clean(one.missing)} ({clean(one.at[:16].replace('T', ' '))})", look="strong")
@@ -71,24 +71,24 @@ def fleet_outline(
     )
     unread = (Item(clean(one.place), clean(one.reason), look="code") for one in fleet.unread)
     blocks = [
-        *_tally("Not fit for jobs: drain these", "red", fleet.unfit, page),
-        *_section("First these", first, "red", is_alarm=True),
-        *_section("Gave no answer", missing, "red", fleet.missing_count, is_alarm=True, is_aligned=True),
-        *_section("Could not be read", unread, "red", fleet.unread_count, is_alarm=True),
-        *_tally("Degraded: they work slower, or not for long", "yellow", fleet.impaired, page),
-        *_hosts(fleet, page),
-        *_rules(fleet, page, about),
-        *_siblings(fleet, page),
-        *_tally("Pending reboots", "yellow", fleet.reboots, page),
-        *_tally("Expired waivers", "yellow", fleet.expired, page),
-        *_tally(BY_OUTCOME["orphaned"].title, "cyan", fleet.orphaned, page),
-        *_tally("Attention", "red", fleet.problems, page),
-        *_plans(fleet, plans, page),
+        *_make_tally("Not fit for jobs: drain these", "red", fleet.unfit, page),
+        *_make_section("First these", first, "red", is_alarm=True),
+        *_make_section("Gave no answer", missing, "red", fleet.missing_count, is_alarm=True, is_aligned=True),
+        *_make_section("Could not be read", unread, "red", fleet.unread_count, is_alarm=True),
+        *_make_tally("Degraded: they work slower, or not for long", "yellow", fleet.impaired, page),
+        *_make_hosts(fleet, page),
+        *_make_rules(fleet, page, about),
+        *_make_siblings(fleet, page),
+        *_make_tally("Pending reboots", "yellow", fleet.reboots, page),
+        *_make_tally("Expired waivers", "yellow", fleet.expired, page),
+        *_make_tally(BY_OUTCOME["orphaned"].title, "cyan", fleet.orphaned, page),
+        *_make_tally("Attention", "red", fleet.problems, page),
+        *_make_plans(fleet, plans, page),
     ]
     return Document(hosts_word(fleet.hosts), "", tuple(head), tuple(blocks))
 
 
-def _section(
+def _make_section(
     title: str, items: Iterable[Item], style: str, count: int = 0, *, is_alarm: bool = False, is_aligned: bool = False
 ) -> list[Block]:
     """A list, and how many of `count` it does not name."""
@@ -101,7 +101,7 @@ def _section(
     return [Section(title, tuple(blocks), style, format_count(count) if count else "", is_alarm=is_alarm)]
 
 
-def _hosts(fleet: Fleet, page: Page) -> list[Block]:
+def _make_hosts(fleet: Fleet, page: Page) -> list[Block]:
     """The worst hosts by the rules that are something to one of the fleet."""
     if fleet.hosts < 2:
         return []
@@ -118,26 +118,26 @@ def _hosts(fleet: Fleet, page: Page) -> list[Block]:
     return [Matrix("Hosts, the worst first", tuple(map(clean, rules)), tuple(shown), note)] if rules else []
 
 
-def _rules(fleet: Fleet, page: Page, about: Mapping[str, About]) -> list[Block]:
+def _make_rules(fleet: Fleet, page: Page, about: Mapping[str, About]) -> list[Block]:
     loud, quiet = rules_told(fleet)
     blocks: list[Block] = []
-    for outcome, rows in groupby(fleet.rules if page.is_whole else loud, key=worst):
-        items = [_rule(row, page, about) for row in rows]
+    for outcome, rows in groupby(fleet.rules if page.is_whole else loud, key=find_worst):
+        items = [_make_rule(row, page, about) for row in rows]
         blocks.append(BY_OUTCOME[outcome].section(items, len(items) if page.folds else 0))
     if quiet and not page.is_whole:
-        rules = f"{counted(len(quiet), 'more rule')} {'has' if len(quiet) == 1 else 'have'}"
+        rules = f"{say_count(len(quiet), 'more rule')} {'has' if len(quiet) == 1 else 'have'}"
         told = " (--verbose lists them)" if page.is_terse else ""
         blocks.append(Say(f"{rules} nothing to say of any host{told}."))
     return blocks
 
 
-def _rule(row: RuleRow, page: Page, about: Mapping[str, About]) -> Item:
+def _make_rule(row: RuleRow, page: Page, about: Mapping[str, About]) -> Item:
     known = about.get(row.rule)
     whole = (Fold("Hosts by outcome", (Items(outcome_items(row, page, is_whole=True)),)),)
     points = () if page.folds else outcome_items(row, page, is_whole=page.is_verbose, but=FINE)
     return Item(
         clean(row.rule),
-        outcomes(row),
+        describe_outcomes(row),
         (*points, *value_items(row.values, page)),
         look="strong",
         group=clean(group_of(row.rule)),
@@ -147,34 +147,36 @@ def _rule(row: RuleRow, page: Page, about: Mapping[str, About]) -> Item:
     )
 
 
-def _siblings(fleet: Fleet, page: Page) -> list[Block]:
+def _make_siblings(fleet: Fleet, page: Page) -> list[Block]:
     if not fleet.siblings:
         return []
     differing = [one for one in fleet.siblings if one.settings]
-    blocks: list[Block] = [Items(tuple(_sibling(one, page) for one in differing))]
+    blocks: list[Block] = [Items(tuple(_make_sibling(one, page) for one in differing))]
     if alike := len(fleet.siblings) - len(differing):
-        what = counted(alike, "group") + (" is alike" if alike == 1 else " are alike")
+        what = say_count(alike, "group") + (" is alike" if alike == 1 else " are alike")
         blocks.append(Say(f"{what} in every setting."))
     if fleet.alone:
         blocks.append(Say(f"{hosts_word(fleet.alone)} without a sibling, or of unknown hardware."))
     return [Section("Siblings: the same GPUs, processors and board", tuple(blocks), "cyan")]
 
 
-def _sibling(one: Siblings, page: Page) -> Item:
+def _make_sibling(one: Siblings, page: Page) -> Item:
     settings = tuple(Item(clean(it.name), items=value_items(it.values, page)) for it in one.settings)
     return Item(clean(one.title), f"({hosts_word(one.hosts.count)})", settings, joint=" ", look="strong")
 
 
-def _tally(title: str, style: str, tally: ValueTally, page: Page) -> list[Block]:
+def _make_tally(title: str, style: str, tally: ValueTally, page: Page) -> list[Block]:
     """What to know of some hosts, the most common first."""
     told = tally.values if page.is_whole else tally.values[:MOST_TOLD]
-    items = [Item(clean(one.value), name_hosts(one.hosts, page.names), more=folded(one.hosts, page)) for one in told]
+    items = [
+        Item(clean(one.value), name_hosts(one.hosts, page.names), more=fold_names(one.hosts, page)) for one in told
+    ]
     if more := len(tally.values) - len(told):
         items.append(Item(text=f"and {format_count(more)} more"))
     return [Section(title, (Items(tuple(items)),), style, format_count(tally.total))] if items else []
 
 
-def _plans(fleet: Fleet, plans: Mapping[PlanClass, tuple[Change, ...]], page: Page) -> list[Block]:
+def _make_plans(fleet: Fleet, plans: Mapping[PlanClass, tuple[Change, ...]], page: Page) -> list[Block]:
     if not any(one.changes for one in fleet.classes):
         return []
     told = [one for one in fleet.classes if one in plans or not one.digest]
@@ -186,9 +188,9 @@ def _plans(fleet: Fleet, plans: Mapping[PlanClass, tuple[Change, ...]], page: Pa
 
 
 def _plan(one: PlanClass, changes: Iterable[Change], page: Page, disputed: frozenset[str]) -> Panel:
-    what = counted(one.changes, "change") if one.changes else "nothing to change"
+    what = say_count(one.changes, "change") if one.changes else "nothing to change"
     names = name_hosts(one.hosts, page.names if page.is_terse or page.folds else 0)
-    blocks: list[Block] = [Say(names, more=folded(one.hosts, page))]
+    blocks: list[Block] = [Say(names, more=fold_names(one.hosts, page))]
     if one.digest:
         blocks.append(Say("Digest", code=clean(one.digest)) if one.is_as_shown else Say(NOT_AS_SHOWN))
     blocks += [Say(DISPUTED)] if one.is_as_shown and one.digest in disputed else []

@@ -11,7 +11,7 @@ from hosttune.host.cleaned import clean
 from hosttune.numbers import parse_digits
 from hosttune.verdict_words import STATES
 from hosttune.views.document import Item
-from hosttune.views.terminal import counted, join_words
+from hosttune.views.terminal import join_words, say_count
 
 if TYPE_CHECKING:
     from hosttune.engine.fleet_values import Fleet, HostNames, RuleRow, Valued, ValueTally
@@ -31,22 +31,22 @@ def hosts_word(count: int) -> str:
     return f"{format_count(count)} host{'' if count == 1 else 's'}"
 
 
-def headline(fleet: Fleet) -> str:
-    """How the fleet stands, in one sentence or two."""
-    parts = [f"{format_count(one.hosts.count)} {_state(one.value)}" for one in fleet.states]
+def make_headline(fleet: Fleet) -> str:
+    """How the fleet is, in one sentence or two."""
+    parts = [f"{format_count(one.hosts.count)} {_name_state(one.value)}" for one in fleet.states]
     text = f"{hosts_word(fleet.hosts)}: {', '.join(parts)}." if parts else "No host could be looked at."
     lost = [f"{hosts_word(fleet.missing_count)} gave no answer"] if fleet.missing_count else []
-    lost += [f"{counted(fleet.unread_count, 'file')} could not be read"] if fleet.unread_count else []
+    lost += [f"{say_count(fleet.unread_count, 'file')} could not be read"] if fleet.unread_count else []
     return f"{text} {join_words(lost).capitalize()}." if lost else text
 
 
-def _state(state: str) -> str:
+def _name_state(state: str) -> str:
     # What no rule finds may still have lost memory that the siblings have: "ok" would be too much.
     words = {"ok": "without findings", "unknown": "could only be checked in part"}
     return words.get(state) or STATES[state].said
 
 
-def span(fleet: Fleet) -> str:
+def describe_span(fleet: Fleet) -> str:
     """When and by what the hosts were looked at."""
     if not fleet.hosts:
         return ""
@@ -65,19 +65,19 @@ def format_tally(tally: ValueTally) -> str:
     return join_words([*parts, f"others ({format_count(rest)})"] if rest else parts)
 
 
-def notes(fleet: Fleet) -> list[str]:
+def list_notes(fleet: Fleet) -> list[str]:
     """What the reader should know before a number is believed."""
     found = []
     if len(fleet.policies.values) > 1:
         found.append(f"The hosts follow {len(fleet.policies.values)} different policies.")
     if fleet.superseded.count:
-        what = counted(fleet.superseded.count, "older look")
+        what = say_count(fleet.superseded.count, "older look")
         found.append(
             f"Left out: {what} at hosts that were looked at again later ({name_hosts(fleet.superseded)}). "
             "What changed in between: hosttune diff OLDER NEWER."
         )
     if fleet.disputed_count:
-        what = f"Files of different names are said to be of one host, {counted(fleet.disputed_count, 'host')} in all"
+        what = f"Files of different names are said to be of one host, {say_count(fleet.disputed_count, 'host')} in all"
         told = [f"{clean(host)}: {join_words([clean(file) for file in files])}" for host, files in fleet.disputed_hosts]
         if more := fleet.disputed_count - len(told):
             told.append(f"{format_count(more)} more")
@@ -110,7 +110,7 @@ def list_worst(fleet: Fleet, names: int = 0) -> list[str]:
         for setting in group.settings
         if (most := setting.values.majority)
         for one in setting.values.values
-        if (lost := _lost(setting.name, clean(one.value), clean(most.value)))
+        if (lost := _describe_lost(setting.name, clean(one.value), clean(most.value)))
     ]
     drained = {one.value: one.hosts.count for one in fleet.unfit.values}
     for row in fleet.rules:
@@ -120,7 +120,7 @@ def list_worst(fleet: Fleet, names: int = 0) -> list[str]:
     return found + ([f"{hosts_word(fleet.missing_count)} gave no answer"] if fleet.missing_count else [])
 
 
-def _lost(setting: str, value: str, most: str) -> str:
+def _describe_lost(setting: str, value: str, most: str) -> str:
     """What a host has less of than most of its siblings; empty where it has lost nothing."""
     own, theirs = (parse_digits(number.removesuffix(" GiB"), -1) for number in (value, most))
     if setting in {"GPUs", "memory"} and 0 <= own < theirs:
@@ -134,7 +134,7 @@ def _lost(setting: str, value: str, most: str) -> str:
     return f"/etc/fstab has no line for {join_words(lines)}, as it has on the siblings" if lines else ""
 
 
-def outcomes(row: RuleRow) -> str:
+def describe_outcomes(row: RuleRow) -> str:
     """`551 to change, 11 waived, 1,435 ok`."""
     return ", ".join(f"{format_count(one.hosts.count)} {STATES[one.value].said}" for one in row.outcomes)
 
@@ -146,58 +146,58 @@ def outcome_items(row: RuleRow, page: Page, *, is_whole: bool, but: frozenset[st
     most = max(row.outcomes, key=lambda one: one.hosts.count)
     told = row.outcomes if is_whole else [one for one in row.outcomes if one is not most]
     return tuple(
-        _hosts(f"{STATES[one.value].said} ({format_count(one.hosts.count)})", one.hosts, page)
+        _make_hosts(f"{STATES[one.value].said} ({format_count(one.hosts.count)})", one.hosts, page)
         for one in told
         if (one.value not in but if is_whole else one.value != NOT_APPLICABLE)
     )
 
 
-def worst(row: RuleRow) -> str:
+def find_worst(row: RuleRow) -> str:
     """The worst outcome of a rule."""
     return min((one.value for one in row.outcomes), key=OUTCOMES.index)
 
 
 def rules_told(fleet: Fleet) -> tuple[list[RuleRow], list[RuleRow]]:
-    """The rules that are something to somebody, and those that are quiet on every host."""
-    loud = [row for row in fleet.rules if worst(row) not in QUIET]
-    return loud, [row for row in fleet.rules if worst(row) in QUIET]
+    """The rules that are something to someone, and those that are quiet on every host."""
+    loud = [row for row in fleet.rules if find_worst(row) not in QUIET]
+    return loud, [row for row in fleet.rules if find_worst(row) in QUIET]
 
 
 def value_items(tally: ValueTally, page: Page) -> tuple[Item, ...]:
     """The majority, without names unless all is told, then each other value with the hosts that have it."""
     majority = tally.majority
     if tally.is_common and tally.values:
-        value = _value(tally.values[0])
+        value = _format_value(tally.values[0])
         return (Item(text=value if tally.total == 1 else f"everywhere {value}"),)
     items = []
     if majority:
-        head = f"mostly {_counted(majority)}"
-        items.append(_hosts(head, majority.hosts, page) if page.is_verbose else Item(text=head))
+        head = f"mostly {_count_hosts(majority)}"
+        items.append(_make_hosts(head, majority.hosts, page) if page.is_verbose else Item(text=head))
     elif len(tally.values) > 1:
         items.append(Item(text="the values differ:"))
     others = [one for one in tally.values if one is not majority]
     told = others if page.folds else others[:MOST_TOLD]
-    items += [_hosts(_counted(one), one.hosts, page) for one in told]
+    items += [_make_hosts(_count_hosts(one), one.hosts, page) for one in told]
     if rest := sum(one.hosts.count for one in others[len(told) :]) + tally.others.count:
         more = len(others) - len(told)
-        what = counted(more, "other value") if more > 0 and not tally.others.count else "other values"
+        what = say_count(more, "other value") if more > 0 and not tally.others.count else "other values"
         items.append(Item(text=f"{what} ({format_count(rest)})"))
     return tuple(items)
 
 
-def _hosts(head: str, hosts: HostNames, page: Page) -> Item:
+def _make_hosts(head: str, hosts: HostNames, page: Page) -> Item:
     """Whose that is; where a list is long a page folds the whole of it away."""
-    return Item(head, name_hosts(hosts, page.names), more=folded(hosts, page))
+    return Item(head, name_hosts(hosts, page.names), more=fold_names(hosts, page))
 
 
-def folded(hosts: HostNames, page: Page) -> str:
+def fold_names(hosts: HostNames, page: Page) -> str:
     """The names that a page folds away, where it has more than it shows."""
     return name_hosts(hosts) if page.folds and len(hosts.names) > page.names else ""
 
 
-def _value(one: Valued) -> str:
+def _format_value(one: Valued) -> str:
     return STATES[OK].said if one.value == AS_WANTED else clean(one.value)
 
 
-def _counted(one: Valued) -> str:
-    return f"{_value(one)} ({format_count(one.hosts.count)})"
+def _count_hosts(one: Valued) -> str:
+    return f"{_format_value(one)} ({format_count(one.hosts.count)})"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.host.cleaned import clean
 from hosttune.views.page import Page
-from hosttune.views.terminal import wrapped
+from hosttune.views.terminal import wrap_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,7 +29,7 @@ def list_text(results: Sequence[BenchResult], page: Page) -> str:
         head = f"{result.measured_at[:16].replace('T', ' ')}  {result.kind} {clean(result.path)}  "
         kept = f"(kernel {clean(result.kernel)})"
         answer = clean(result.words.get("answer", ""))
-        lines += wrapped(f"{answer} {kept}", page.screen.columns, first=head, rest="    ")
+        lines += wrap_text(f"{answer} {kept}", page.screen.columns, first=head, rest="    ")
     return "\n".join(lines) + "\n"
 
 

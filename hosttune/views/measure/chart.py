@@ -73,40 +73,40 @@ def known_runs(values: Sequence[Value]) -> Iterator[list[tuple[float, float]]]:
         yield run
 
 
-def line(values: Sequence[Value], scale: Scale) -> str:
+def draw_line(values: Sequence[Value], scale: Scale) -> str:
     """The path of a line, with a gap where nothing is known; a value between two gaps is a dot.
 
     Of too many values it is the mean of each column.
     """
     parts = []
     for run in known_runs(values):
-        spots = [_spot(seconds, value, scale) for seconds, value in _columns(run, values, scale, fmean)]
+        spots = [_draw_spot(seconds, value, scale) for seconds, value in _thin_columns(run, values, scale, fmean)]
         parts.append(f"M{'L'.join(spots)}" if len(spots) > 1 else f"M{spots[0]}h.1")
     return "".join(parts)
 
 
-def spread(values: Sequence[Value], scale: Scale) -> str:
+def draw_spread(values: Sequence[Value], scale: Scale) -> str:
     """The path of what the means of a line leave out: from the least to the greatest value of each column. Empty where
     the line leaves nothing out."""
-    return between(values, values, scale) if len(values) > MOST_VALUES else ""
+    return draw_between(values, values, scale) if len(values) > MOST_VALUES else ""
 
 
-def between(low: Sequence[Value], high: Sequence[Value], scale: Scale) -> str:
+def draw_between(low: Sequence[Value], high: Sequence[Value], scale: Scale) -> str:
     """The path of the area between two lines that are known at the same times."""
     parts = []
     for under, over in zip(known_runs(low), known_runs(high), strict=True):
-        upper = _columns(over, high, scale, max)
-        lower = _columns(under, low, scale, min)
-        spots = [_spot(seconds, value, scale) for seconds, value in (*upper, *reversed(lower))]
+        upper = _thin_columns(over, high, scale, max)
+        lower = _thin_columns(under, low, scale, min)
+        spots = [_draw_spot(seconds, value, scale) for seconds, value in (*upper, *reversed(lower))]
         parts.append(f"M{'L'.join(spots)}Z")
     return "".join(parts)
 
 
-def _spot(seconds: float, value: float, scale: Scale) -> str:
+def _draw_spot(seconds: float, value: float, scale: Scale) -> str:
     return f"{scale.x(seconds):.1f} {scale.y(value):.1f}"
 
 
-def _columns(
+def _thin_columns(
     run: Sequence[tuple[float, float]],
     values: Sequence[Value],
     scale: Scale,
@@ -128,24 +128,26 @@ def top_of(greatest: float) -> float:
     return next(step * power for step in (1, 2, 5, 10) if step * power >= greatest)
 
 
-def times(scale: Scale) -> tuple[AxisLabel, ...]:
+def make_times(scale: Scale) -> tuple[AxisLabel, ...]:
     """The labels of a time axis: seconds, minutes or hours since its begin."""
     span = scale.end_s - scale.begin_s
     step: float = next((step for step in _STEPS_S if span / step <= _MOST_TIMES), 0)
     step = step or top_of(span / _MOST_TIMES)
     count = int(span // step)
-    return tuple(AxisLabel(100 * number * step / (span or 1.0), clock(number * step)) for number in range(count + 1))
+    return tuple(
+        AxisLabel(100 * number * step / (span or 1.0), format_clock(number * step)) for number in range(count + 1)
+    )
 
 
-def clock(seconds: float) -> str:
+def format_clock(seconds: float) -> str:
     """`45 s`, `1:30 min`, `2 h`, `3.5 days`."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"
     if whole < 3600:
-        return _parted(whole, "min")
-    return _parted(whole // 60, "h") if whole < 172800 else f"{whole / 86400:.3g} days"
+        return _format_part(whole, "min")
+    return _format_part(whole // 60, "h") if whole < 172800 else f"{whole / 86400:.3g} days"
 
 
-def _parted(number: int, unit: str) -> str:
+def _format_part(number: int, unit: str) -> str:
     return f"{number // 60}:{number % 60:02} {unit}" if number % 60 else f"{number // 60} {unit}"

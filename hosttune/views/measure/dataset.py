@@ -9,7 +9,7 @@ from hosttune.host.cleaned import clean
 from hosttune.measure.dataset.formats import kind_of
 from hosttune.quoting import quote
 from hosttune.views.disks import size_text
-from hosttune.views.terminal import counted, join_words, wrapped
+from hosttune.views.terminal import join_words, say_count, wrap_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -44,26 +44,26 @@ def dataset_json(dataset: Dataset) -> dict[str, Any]:
 
 def dataset_text(dataset: Dataset, page: Page) -> str:
     lines: list[str] = []
-    for head, text in _rows(dataset, _ALL if page.is_verbose else _FORMATS):
-        found = wrapped(text, page.screen.columns, first=head.ljust(_FIRST + 2), rest=" " * (_FIRST + 2))
-        lines += [_painted(head, dataset, page) + found[0][len(head) :], *found[1:]]
+    for head, text in _make_rows(dataset, _ALL if page.is_verbose else _FORMATS):
+        found = wrap_text(text, page.screen.columns, first=head.ljust(_FIRST + 2), rest=" " * (_FIRST + 2))
+        lines += [_paint_head(head, dataset, page) + found[0][len(head) :], *found[1:]]
     for advice in dataset.advice:
-        lines += wrapped(_advice(advice, dataset, page), page.screen.columns, first="-> ", rest="   ")
-    return "\n".join([*_headline(dataset, page), *lines]) + "\n"
+        lines += wrap_text(_render_advice(advice, dataset, page), page.screen.columns, first="-> ", rest="   ")
+    return "\n".join([*_make_headline(dataset, page), *lines]) + "\n"
 
 
-def _painted(head: str, dataset: Dataset, page: Page) -> str:
+def _paint_head(head: str, dataset: Dataset, page: Page) -> str:
     """The head of a line in the colour of its answer, which the words of the line say, too."""
     fit = {"page cache": dataset.page_cache, "decoded": dataset.decoded_fit}.get(head)
     return page.screen.paint(head, "bold", *([_COLOURS[fit.answer]] if fit and fit.answer in _COLOURS else []))
 
 
-def _headline(dataset: Dataset, page: Page) -> list[str]:
+def _make_headline(dataset: Dataset, page: Page) -> list[str]:
     lines = []
     if dataset.stopped:
         why = "interrupted" if dataset.stopped == "interrupted" else "the budget was spent"
         what = "the sample is smaller than meant" if dataset.names_done else "numbers are what was seen until then"
-        lines = wrapped(f"PARTIAL: {why}; {what}.", page.screen.columns)
+        lines = wrap_text(f"PARTIAL: {why}; {what}.", page.screen.columns)
         lines = [page.screen.paint(line, "bold", "yellow") for line in lines]
     names, sizes = dataset.names, dataset.sizes
     least = "" if dataset.names_done else "at least "
@@ -71,22 +71,22 @@ def _headline(dataset: Dataset, page: Page) -> list[str]:
     if names.folders:
         parts[0] += f" in {names.folders:,} {'folder' if names.folders == 1 else 'folders'}"
     if sizes:
-        parts.append(f"{size_text(sizes.total_bytes)}{_margin(dataset)}")
+        parts.append(f"{size_text(sizes.total_bytes)}{_describe_margin(dataset)}")
         if names.files > 1:
-            parts.append(f"median {size_text(sizes.median_bytes)}, {_percent(sizes.small_share)} below 64 KiB")
-    return [*lines, *wrapped("; ".join(parts), page.screen.columns, rest="  ")]
+            parts.append(f"median {size_text(sizes.median_bytes)}, {_format_percent(sizes.small_share)} below 64 KiB")
+    return [*lines, *wrap_text("; ".join(parts), page.screen.columns, rest="  ")]
 
 
-def _margin(dataset: Dataset) -> str:
+def _describe_margin(dataset: Dataset) -> str:
     sizes = dataset.sizes
     if sizes is None or sizes.margin_bytes == 0:
         return ""
     if sizes.margin_bytes is None or not sizes.total_bytes:
         return " (from few files)"
-    return f" ± {_percent(sizes.margin_bytes / sizes.total_bytes)}"
+    return f" ± {_format_percent(sizes.margin_bytes / sizes.total_bytes)}"
 
 
-def _rows(dataset: Dataset, most: int) -> Iterator[tuple[str, str]]:
+def _make_rows(dataset: Dataset, most: int) -> Iterator[tuple[str, str]]:
     yield "lies on", place_text(dataset.place)
     if dataset.page_cache and dataset.sizes:
         yield "page cache", _page_cache(dataset)
@@ -95,19 +95,21 @@ def _rows(dataset: Dataset, most: int) -> Iterator[tuple[str, str]]:
         limits = ", ".join(start.limits)
         yield "workers", f"start at num_workers = {start.start} ({start.formula}; {limits})"
     if dataset.formats:
-        yield "formats", _formats(dataset, most)
+        yield "formats", _list_formats(dataset, most)
     if dataset.decoded and dataset.sizes:
-        yield from _decoded(dataset)
-    yield "looked at", _looked(dataset)
-    yield from (("note", note) for note in _notes(dataset))
+        yield from _describe_decoded(dataset)
+    yield "looked at", _describe_looked(dataset)
+    yield from (("note", note) for note in _list_notes(dataset))
 
 
-def _formats(dataset: Dataset, most: int) -> str:
+def _list_formats(dataset: Dataset, most: int) -> str:
     """By bytes where sizes are known."""
     whole = sum(one.bytes or 0 for one in dataset.formats)
     parts = []
     for one in dataset.formats[:most]:
-        share = f" ({_percent((one.bytes or 0) / whole)} of the bytes)" if whole and len(dataset.formats) > 1 else ""
+        share = (
+            f" ({_format_percent((one.bytes or 0) / whole)} of the bytes)" if whole and len(dataset.formats) > 1 else ""
+        )
         parts.append(f"{clean(one.name)} {one.files:,} {'file' if one.files == 1 else 'files'}{share}")
     if len(dataset.formats) > most:
         rest = dataset.formats[most:]
@@ -142,18 +144,20 @@ def _page_cache(dataset: Dataset) -> str:
     if dataset.place.kind == "memory":
         return text
     return (
-        f"{text}; {_percent(share)} is there now" if share is not None else f"{text}; how much is there now is not told"
+        f"{text}; {_format_percent(share)} is there now"
+        if share is not None
+        else f"{text}; how much is there now is not told"
     )
 
 
-def _decoded(dataset: Dataset) -> Iterator[tuple[str, str]]:
+def _describe_decoded(dataset: Dataset) -> Iterator[tuple[str, str]]:
     decoded = dataset.decoded
     if decoded is None:
         return
     fits = _fit(dataset.decoded_fit, dataset) if dataset.decoded_fit else ""
     videos = [one.name for one in dataset.formats if one.kind == "video"]
     if decoded.told_share > 0:
-        part = "" if decoded.told_share > 0.99 else f" for {_percent(decoded.told_share)} of the bytes"
+        part = "" if decoded.told_share > 0.99 else f" for {_format_percent(decoded.told_share)} of the bytes"
         own = "" if decoded.untold else f", {fits}"
         wide = f"as float32 {size_text(decoded.float32_bytes)}"
         narrow, float32 = dataset.decoded_fit, dataset.float32_fit
@@ -161,21 +165,21 @@ def _decoded(dataset: Dataset) -> Iterator[tuple[str, str]]:
             wide += f", {_fit(float32, dataset)}"
         types = "as uint8" if round(decoded.k_float32, 2) == round(4 * decoded.k, 2) else "in the types stored"
         text = f"{size_text(decoded.native_bytes)} {types}{part}"
-        heads = _headers(decoded.told)
+        heads = _count_headers(decoded.told)
         k = f"K = {decoded.k:.1f}{_decoded_margin(decoded)}, from {heads}"
         yield "decoded", f"{text} ({k}){own}; {wide} (K = {decoded.k_float32:.1f})"
     if untold := [name for name in decoded.untold if name not in videos]:
-        yield "decoded", f"not told for {_tells(untold)}"
+        yield "decoded", f"not told for {_describe_untold(untold)}"
     if untold := [name for name in decoded.untold if name in videos]:
         which = join_words([clean(name) for name in untold])
         yield "decoded", f"not told for {which}: the frames of a video take a hundred times its file and more"
     if dataset.copies_bytes:
-        workers = counted(dataset.copies_bytes // decoded.native_bytes, "worker")
+        workers = say_count(dataset.copies_bytes // decoded.native_bytes, "worker")
         how = "a cache of decoded data inside of the Dataset is filled by every worker by itself"
         yield "in workers", f"{how}: up to {size_text(dataset.copies_bytes)} with {workers}"
 
 
-def _headers(count: int) -> str:
+def _count_headers(count: int) -> str:
     return f"{count:,} header{'s' * (count != 1)}"
 
 
@@ -183,7 +187,7 @@ def _decoded_margin(decoded: Decoded) -> str:
     if decoded.margin_bytes is None:
         return " from few files"
     return (
-        f" ± {_percent(decoded.margin_bytes / decoded.native_bytes)}"
+        f" ± {_format_percent(decoded.margin_bytes / decoded.native_bytes)}"
         if decoded.margin_bytes and decoded.native_bytes
         else ""
     )
@@ -198,9 +202,9 @@ def _fit(fit: Fit, dataset: Dataset) -> str:
     words = {"fits": "fits", "tight": "tight", "too large": "will not stay" if is_cache else "will swap"}[fit.answer]
     decoded = dataset.decoded
     is_sampled = fit.answer == "fits" and not is_cache and decoded is not None and not decoded.is_exact
-    show = f"{_headers(decoded.told)} show{'s' * (decoded.told == 1)}" if decoded else ""
+    show = f"{_count_headers(decoded.told)} show{'s' * (decoded.told == 1)}" if decoded else ""
     sample = f", as far as {show}" if is_sampled else ""
-    return f"{words} ({_percent(fit.share)} of {room}{sample})"
+    return f"{words} ({_format_percent(fit.share)} of {room}{sample})"
 
 
 def _not_known(fit: Fit, dataset: Dataset, room: str) -> str:
@@ -215,10 +219,10 @@ def _not_known(fit: Fit, dataset: Dataset, room: str) -> str:
         if fit.high_bytes is None:
             return "too few files were looked at"
         return f"{size_text(fit.low_bytes)} to {size_text(fit.high_bytes)} of {room}"
-    return _tells(dataset.decoded.untold if dataset.decoded else ())
+    return _describe_untold(dataset.decoded.untold if dataset.decoded else ())
 
 
-def _tells(untold: Iterable[str]) -> str:
+def _describe_untold(untold: Iterable[str]) -> str:
     """What would tell it, for each of the formats whose size is guessed."""
     ways: dict[str, list[str]] = {}
     for key in untold:
@@ -235,49 +239,49 @@ def _tells(untold: Iterable[str]) -> str:
     )
 
 
-def _looked(dataset: Dataset) -> str:
+def _describe_looked(dataset: Dataset) -> str:
     sizes = dataset.sizes
     how = "every size" if sizes and sizes.is_exact else f"{dataset.look.sampled:,} sizes"
     parts = [f"names in {dataset.names_s:.1f} s", how]
     if dataset.decoded and dataset.decoded.headers:
-        parts.append(_headers(dataset.decoded.headers))
+        parts.append(_count_headers(dataset.decoded.headers))
     if not (sizes and sizes.is_exact and dataset.decoded and dataset.decoded.is_exact):
         parts[-1] += f" (drawn with seed {dataset.look.seed})"
     return f"{', '.join(parts)} in {dataset.sample_s:.1f} s"
 
 
-def _notes(dataset: Dataset) -> Iterator[str]:
+def _list_notes(dataset: Dataset) -> Iterator[str]:
     names, look = dataset.names, dataset.look
     if names.unreadable_folders:
         example = join_words([clean(path) for path in names.unreadable_examples])
-        many = counted(names.unreadable_folders, "folder")
+        many = say_count(names.unreadable_folders, "folder")
         yield f"left out: {many} that could not be read ({clean(names.unreadable_reason)}), such as {example}"
     if look.denied:
-        yield f"{counted(look.denied, 'file')} of the sample could not be looked at (rights)"
+        yield f"{say_count(look.denied, 'file')} of the sample could not be looked at (rights)"
     if look.gone:
-        yield f"{counted(look.gone, 'file')} of the sample vanished meanwhile"
+        yield f"{say_count(look.gone, 'file')} of the sample vanished meanwhile"
     if names.other_file_systems:
         example = join_words([clean(path) for path in names.other_examples])
-        yield f"{counted(names.other_file_systems, 'other file system')} below not entered: {example} (--follow does)"
+        yield f"{say_count(names.other_file_systems, 'other file system')} below not entered: {example} (--follow does)"
     if names.linked_folders:
         example = join_words([clean(path) for path in names.linked_examples])
-        yield f"{counted(names.linked_folders, 'link')} to folders not followed: {example} (--follow does)"
-    yield from _links(dataset)
+        yield f"{say_count(names.linked_folders, 'link')} to folders not followed: {example} (--follow does)"
+    yield from _describe_links(dataset)
     if names.special_files:
-        yield f"{counted(names.special_files, 'socket, pipe or device', 'sockets, pipes or devices')} left out"
+        yield f"{say_count(names.special_files, 'socket, pipe or device', 'sockets, pipes or devices')} left out"
     for by_name, by_header, count in look.odd_formats:
         is_what = f"{'is' if count == 1 else 'are'} {clean(by_header)} by the header"
-        yield f"{counted(count, 'file')} of the sample named as {clean(by_name)} {is_what}"
+        yield f"{say_count(count, 'file')} of the sample named as {clean(by_name)} {is_what}"
     if look.moved_files or look.moved_folders:
-        moved = [counted(look.moved_files, "file")] * bool(look.moved_files)
-        moved += [counted(look.moved_folders, "folder")] * bool(look.moved_folders)
+        moved = [say_count(look.moved_files, "file")] * bool(look.moved_files)
+        moved += [say_count(look.moved_folders, "folder")] * bool(look.moved_folders)
         yield (
             f"the look moved the access times of {join_words(moved)} of others: only their owner and root can keep "
             "them (--no-headers leaves those of files alone)"
         )
 
 
-def _links(dataset: Dataset) -> Iterator[str]:
+def _describe_links(dataset: Dataset) -> Iterator[str]:
     names = dataset.names
     if dataset.sizes and dataset.sizes.linked_bytes:
         more = size_text(dataset.sizes.linked_bytes)
@@ -285,10 +289,10 @@ def _links(dataset: Dataset) -> Iterator[str]:
     if names.links:
         yield f"{names.links:,} of the files are symbolic links: what they lead to is counted"
     if names.dangling_links:
-        yield f"{counted(names.dangling_links, 'symbolic link')} lead{'s' * (names.dangling_links == 1)} to nothing"
+        yield f"{say_count(names.dangling_links, 'symbolic link')} lead{'s' * (names.dangling_links == 1)} to nothing"
 
 
-def _advice(advice: DatasetAdvice, dataset: Dataset, page: Page) -> str:
+def _render_advice(advice: DatasetAdvice, dataset: Dataset, page: Page) -> str:
     where = ""
     if advice.rule:
         where = f" ({page.look(f'explain {advice.rule}')})"
@@ -297,7 +301,7 @@ def _advice(advice: DatasetAdvice, dataset: Dataset, page: Page) -> str:
     return f"{advice.text}{where}"
 
 
-def _percent(share: float) -> str:
+def _format_percent(share: float) -> str:
     """`0.04 %`, `4 %`: never 0 for a little, never 100 for nearly all."""
     value = 100 * share
     if value == 0 or value >= 99.95 or 1 <= value < 99:

@@ -5,23 +5,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hosttune import quoting
-from hosttune.codec import document, to_json
+from hosttune.codec import make_document, to_json
 from hosttune.host.cleaned import clean
 from hosttune.measure.watch.endings import ending_of
-from hosttune.measure.watch.remedies import remedies
+from hosttune.measure.watch.remedies import choose_remedies
 from hosttune.measure.watch.states import State
 from hosttune.measure.watch.tick import gpu_percent
 from hosttune.measure.watch.verdict import VerdictKind, judge
 from hosttune.views.measure.watch_words import (
     confidence_text,
-    details,
     ending_text,
-    evidence,
-    headline,
+    list_details,
+    list_evidence,
+    make_headline,
     not_the_cause,
     time_text,
 )
-from hosttune.views.terminal import wrapped
+from hosttune.views.terminal import wrap_text
 
 if TYPE_CHECKING:
     from hosttune.measure.advice import Advice
@@ -42,34 +42,34 @@ def watch_text(seen: WatchEnd, page: Page) -> str:
     columns = screen.columns
     lines = [f"hosttune watch: {command_text(account)}"]
     if end := ending_text(account):
-        lines += [screen.paint(line, "bold", "red") for line in wrapped(clean(end), columns, rest="  ")]
-    title = wrapped(f"verdict: {headline(verdict, account)}", columns, rest="  ")
+        lines += [screen.paint(line, "bold", "red") for line in wrap_text(clean(end), columns, rest="  ")]
+    title = wrap_text(f"verdict: {make_headline(verdict, account)}", columns, rest="  ")
     lines += [screen.paint(line, "bold", _COLOURS.get(verdict.outcome, "bold")) for line in title]
     if verdict.state is not None and verdict.outcome is not VerdictKind.IDLE:
         lines.append(f"confidence: {confidence_text(verdict)}")
-    more = details(verdict, account) if page.is_verbose else ()
-    for sentence in (*evidence(verdict, account), *more):
-        lines += wrapped(clean(sentence), columns, first="  ", rest="    ")
-    for advice in remedies(verdict, account):
-        lines += _advice(advice, page)
+    more = list_details(verdict, account) if page.is_verbose else ()
+    for sentence in (*list_evidence(verdict, account), *more):
+        lines += wrap_text(clean(sentence), columns, first="  ", rest="    ")
+    for advice in choose_remedies(verdict, account):
+        lines += _render_advice(advice, page)
     if (others := not_the_cause(verdict)) and verdict.state is not None:
-        lines += wrapped(f"not the cause: {others}", columns, first="  ", rest="    ")
+        lines += wrap_text(f"not the cause: {others}", columns, first="  ", rest="    ")
     if verdict.would_decide:
         lines.append("  to be surer:" if verdict.state is not None else "  what would decide it:")
         for sentence in verdict.would_decide:
-            lines += wrapped(clean(sentence), columns, first="    - ", rest="      ")
+            lines += wrap_text(clean(sentence), columns, first="    - ", rest="      ")
     lines.append(f"  step by step: {GUIDE}")
     for note in seen.notes:
-        lines += wrapped(clean(note), columns, first="  note: ", rest="    ")
+        lines += wrap_text(clean(note), columns, first="  note: ", rest="    ")
     return "\n".join(lines) + "\n"
 
 
-def _advice(advice: Advice, page: Page) -> list[str]:
+def _render_advice(advice: Advice, page: Page) -> list[str]:
     columns = page.screen.columns
-    lines = wrapped(clean(advice.text), columns, first="  -> ", rest="     ")
+    lines = wrap_text(clean(advice.text), columns, first="  -> ", rest="     ")
     if advice.figure:
         where = f" ({advice.measured})" if advice.measured else ""
-        lines += wrapped(f"{advice.figure}{where}", columns, first="     ", rest="     ")
+        lines += wrap_text(f"{advice.figure}{where}", columns, first="     ", rest="     ")
     if advice.rule:
         lines.append(f"     {page.look(f'explain {advice.rule}')}")
     if advice.command:
@@ -81,15 +81,15 @@ def watch_json(seen: WatchEnd) -> dict[str, Any]:
     """The document of a watch: the verdict, what was seen, what to do. Unknown is null."""
     account = seen.account
     verdict = judge(account)
-    return document({
+    return make_document({
         "watched": account.watched,
         "status": seen.status,
         "ended": seen.ended,
         "verdict": verdict,
         "ending": ending_of(account),
-        "sentence": headline(verdict, account),
-        "evidence": evidence(verdict, account),
-        "advice": remedies(verdict, account),
+        "sentence": make_headline(verdict, account),
+        "evidence": list_evidence(verdict, account),
+        "advice": choose_remedies(verdict, account),
         "means": {name: mean.value for name, mean in account.means.items()},
         "totals": account.totals,
         "gpus": [_gpu_json(gpu) for gpu in account.gpus.values()],
@@ -126,7 +126,7 @@ def command_text(account: Account) -> str:
 
 def live_text(tick: Tick, account: Account) -> str:
     """One line about now and so far."""
-    parts = [f"watch {_clock(account.seconds)}", account.held.state.value if not tick.is_paused else "stopped"]
+    parts = [f"watch {_format_clock(account.seconds)}", account.held.state.value if not tick.is_paused else "stopped"]
     percent = gpu_percent(tick)
     if percent is not None:
         parts.append(f"GPU {percent:.0f} %")
@@ -137,11 +137,11 @@ def live_text(tick: Tick, account: Account) -> str:
     if not account.is_warm:
         parts.append("warming up")
     elif account.counted_s:
-        parts.append(_leading(account))
+        parts.append(_describe_leading(account))
     return "  ".join(parts)
 
 
-def _leading(account: Account) -> str:
+def _describe_leading(account: Account) -> str:
     sums: dict[State, float] = {}
     for (state, _), seconds in account.states.items():
         sums[state] = sums.get(state, 0.0) + seconds
@@ -149,6 +149,6 @@ def _leading(account: Account) -> str:
     return f"so far {top.value} {100 * sums[top] / account.counted_s:.0f} % of {time_text(account.counted_s)}"
 
 
-def _clock(seconds: float) -> str:
+def _format_clock(seconds: float) -> str:
     whole = int(seconds)
     return f"{whole // 3600:d}:{whole // 60 % 60:02d}:{whole % 60:02d}"

@@ -77,31 +77,31 @@ def render_plot(picture: Picture) -> str:
     """The HTML file."""
     style = render("plot.css")
     digest = b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    return render("plot.html.j2", style=style, style_hash=f"sha256-{digest}", **_values(picture))
+    return render("plot.html.j2", style=style, style_hash=f"sha256-{digest}", **_list_values(picture))
 
 
 def render_svg(picture: Picture) -> str:
     """The lanes alone as an SVG file of 960 units' width."""
-    return render("plot.svg.html.j2", style=render("plot.css"), **_values(picture))
+    return render("plot.svg.html.j2", style=render("plot.css"), **_list_values(picture))
 
 
-def _values(picture: Picture) -> dict[str, object]:
+def _list_values(picture: Picture) -> dict[str, object]:
     points = tuple(picture.points)
-    scale = _scale(points)
+    scale = _make_scale(points)
     return {
         "title": clean(picture.title),
         "headline": clean(picture.headline),
         "report": [clean(line) for line in picture.report],
-        "lanes": _lanes(points, clean(picture.gpu_gap)),
-        "times": chart.times(scale),
-        "stretches": _stretches(points, scale),
-        "shares": _shares(points),
+        "lanes": _make_lanes(points, clean(picture.gpu_gap)),
+        "times": chart.make_times(scale),
+        "stretches": _make_stretches(points, scale),
+        "shares": _make_shares(points),
         "marks": [scale.x(seconds) / chart.WIDTH * 100 for seconds in picture.marks_s],
-        "long": chart.clock(scale.end_s - scale.begin_s),
+        "long": chart.format_clock(scale.end_s - scale.begin_s),
     }
 
 
-def _scale(points: Sequence[Point], top: float = 100.0) -> Scale:
+def _make_scale(points: Sequence[Point], top: float = 100.0) -> Scale:
     if not points:
         return Scale(0.0, 1.0, top)
     return Scale(points[0].at_s - points[0].seconds, points[-1].at_s, top)
@@ -111,31 +111,31 @@ def _scale(points: Sequence[Point], top: float = 100.0) -> Scale:
 JITTER = 0.03
 
 
-def _lanes(points: Sequence[Point], gpu_gap: str) -> list[Lane]:
+def _make_lanes(points: Sequence[Point], gpu_gap: str) -> list[Lane]:
     unit, name = _rate_unit(points)
     return [
-        _lane(
+        _make_lane(
             points, "GPU", "%", (("a", "busy", "gpu_percent"), ("b dashed", "power of its limit", "power_percent")),
             top=100.0, band=("gpu_low", "gpu_high"), gap=gpu_gap or "no GPU tells how busy it is",
         ),
-        _lane(
+        _make_lane(
             points, "CPU", "cores", (
                 ("c", "whole host", "busy_cores"), ("a", "the job", "tree_cores"), ("limit", "the job may use", "cpus"),
             ), jitter=JITTER,
         ),
-        _lane(
+        _make_lane(
             points, "Stalled on", "% of time (PSI)", (
                 ("c", "CPU", "cpu_some"), ("a", "disk", "io_some"), ("b dashed", "disk, all tasks", "io_full"),
                 ("d", "memory", "memory_some"),
             ), top=100.0, gap="this kernel does not tell (no PSI)",
         ),
-        _lane(
+        _make_lane(
             points, "Reading", name, (
                 ("c", "the job, cache included", "read_bytes"), ("a", "the job, from a device", "device_bytes"),
                 ("b dashed", "all disks", "disk_bytes"),
             ), unit=unit,
         ),
-        _lane(
+        _make_lane(
             points, "Swapping", "pages/s", (
                 ("d", "in, whole host", "swapped_in_pages"), ("c dashed", "out, whole host", "swapped_out_pages"),
             ),
@@ -143,7 +143,7 @@ def _lanes(points: Sequence[Point], gpu_gap: str) -> list[Lane]:
     ]  # fmt: skip
 
 
-def _lane(
+def _make_lane(
     points: Sequence[Point],
     title: str,
     unit_name: str,
@@ -161,17 +161,17 @@ def _lane(
         return Lane(title, unit_name, (), (), (), gap)
     if greatest == 0 and not top:
         return Lane(title, unit_name, (), (), (), "none in this run")
-    scale = _scale(points, top or chart.top_of(greatest * (1 - jitter)))
+    scale = _make_scale(points, top or chart.top_of(greatest * (1 - jitter)))
     lines = tuple(
-        PlotLine(style, name, *_told(known[field]), chart.line(known[field], scale))
+        PlotLine(style, name, *_sum_up_values(known[field]), chart.draw_line(known[field], scale))
         for style, name, field in series
         if any(one.value is not None for one in known[field])
     )
-    areas = [(style, chart.spread(known[field], scale)) for style, _, field in series]
+    areas = [(style, chart.draw_spread(known[field], scale)) for style, _, field in series]
     if band:
         low, high = (_values_of(points, field, unit) for field in band)
-        areas[0] = (series[0][0], chart.between(low, high, scale) if low != high else "")
-    labels = (AxisLabel(0.0, _figure(scale.top)), AxisLabel(50.0, _figure(scale.top / 2)))
+        areas[0] = (series[0][0], chart.draw_between(low, high, scale) if low != high else "")
+    labels = (AxisLabel(0.0, _format_figure(scale.top)), AxisLabel(50.0, _format_figure(scale.top / 2)))
     return Lane(title, unit_name, lines, tuple(area for area in areas if area[1]), labels)
 
 
@@ -183,16 +183,16 @@ def _values_of(points: Sequence[Point], field: str, unit: float) -> list[Value]:
     ]
 
 
-def _told(values: Sequence[Value]) -> tuple[str, str]:
+def _sum_up_values(values: Sequence[Value]) -> tuple[str, str]:
     """The mean over time and the greatest value."""
     known = [(one.value, one.end_s - one.begin_s) for one in values if one.value is not None]
     total = sum(seconds for _, seconds in known) or 1.0
-    mean = _figure(sum(value * seconds for value, seconds in known) / total)
-    most = _figure(max(value for value, _ in known))
+    mean = _format_figure(sum(value * seconds for value, seconds in known) / total)
+    most = _format_figure(max(value for value, _ in known))
     return mean, "" if most == mean else most
 
 
-def _figure(value: float) -> str:
+def _format_figure(value: float) -> str:
     """Three digits, no exponent: 0.04, 1.5, 38, 12,400."""
     if value >= 100:
         return f"{value:,.0f}"
@@ -205,18 +205,18 @@ def _rate_unit(points: Sequence[Point]) -> tuple[float, str]:
     return next((unit for unit in _UNITS if greatest >= unit[0]), _UNITS[1])
 
 
-def _leading(point: Point) -> State:
+def _find_leading(point: Point) -> State:
     return max(point.states, key=lambda one: one[1])[0] if point.states else State.UNKNOWN
 
 
-def _stretches(points: Sequence[Point], scale: Scale) -> list[Stretch]:
+def _make_stretches(points: Sequence[Point], scale: Scale) -> list[Stretch]:
     """Neighbours in one state as one; what is narrower than a column of the picture goes to its neighbour."""
     found: list[Stretch] = []
     least = 100.0 / chart.COLUMNS
     for one in points:
         begin = scale.x(one.at_s - one.seconds) / chart.WIDTH * 100
         end = scale.x(one.at_s) / chart.WIDTH * 100
-        state, is_counted = _leading(one), one.counted_s > 0
+        state, is_counted = _find_leading(one), one.counted_s > 0
         last = found[-1] if found else None
         joins = last is not None and (
             (last.state is state and last.is_counted == is_counted) or end - begin < least > last.width
@@ -228,7 +228,7 @@ def _stretches(points: Sequence[Point], scale: Scale) -> list[Stretch]:
     return found
 
 
-def _shares(points: Sequence[Point]) -> list[tuple[State, str, str]]:
+def _make_shares(points: Sequence[Point]) -> list[tuple[State, str, str]]:
     """Each state with its words and its part of the whole time, the largest first."""
     sums: dict[State, float] = {}
     for one in points:

@@ -23,7 +23,7 @@ from hosttune.measure.watch.states import LIMITS, State
 from hosttune.measure.watch.tick import FILE_SERVER, Want
 from hosttune.measure.watch.verdict import SECOND, Confidence, VerdictKind, WatchVerdict
 from hosttune.views.disks import size_text
-from hosttune.views.terminal import counted, join_words
+from hosttune.views.terminal import join_words, say_count
 
 if TYPE_CHECKING:
     from hosttune.measure.watch.account import Account, GpuAccount
@@ -65,19 +65,19 @@ WAITS: Mapping[Want, str] = MappingProxyType({
 _NO_STORAGE = ("tmpfs", "ramfs", "devtmpfs", "devpts", "proc", "sysfs", "cgroup", "cgroup2", "mqueue", "hugetlbfs")
 
 
-def headline(verdict: WatchVerdict, account: Account) -> str:
+def make_headline(verdict: WatchVerdict, account: Account) -> str:
     """The verdict in one sentence, its name first."""
     if verdict.outcome is VerdictKind.UNDECIDED or verdict.state is None:
-        return "undecided: " + _undecided(verdict, account)
+        return "undecided: " + _describe_undecided(verdict, account)
     if verdict.outcome is VerdictKind.MIXED:
         parts = [f"{share.state.value} {share.share:.0%}".replace("%", " %") for share in verdict.shares[:3]]
-        return f"mixed: {join_words(parts)} of the time; mostly {_meaning(verdict.state, account)}"
+        return f"mixed: {join_words(parts)} of the time; mostly {_describe_state(verdict.state, account)}"
     if len(verdict.segments) > 1 and verdict.outcome is VerdictKind.CHANGED:
-        return f"{changes(verdict)} ({_shares(verdict)}){_cold(verdict)}"
-    text = f"{verdict.state.value}: {_meaning(verdict.state, account)}"
+        return f"{describe_changes(verdict)} ({_describe_shares(verdict)}){_describe_cold(verdict)}"
+    text = f"{verdict.state.value}: {_describe_state(verdict.state, account)}"
     if len(verdict.segments) > 1:
-        return f"{text} ({changes(verdict)}{_cold(verdict)})"
-    return f"{text} ({_shares(verdict)})" if sum(one.share >= SECOND for one in verdict.shares) > 1 else text
+        return f"{text} ({describe_changes(verdict)}{_describe_cold(verdict)})"
+    return f"{text} ({_describe_shares(verdict)})" if sum(one.share >= SECOND for one in verdict.shares) > 1 else text
 
 
 def ending_text(account: Account) -> str:
@@ -86,12 +86,12 @@ def ending_text(account: Account) -> str:
     if end is None:
         return ""
     memory, shm = account.memory, account.least_shm
-    limit = f" (limit {_size(memory.limit_bytes)} by {memory.path})" if memory is not None else ""
-    killed = counted(account.kills.group, "process", "processes")
+    limit = f" (limit {_say_size(memory.limit_bytes)} by {memory.path})" if memory is not None else ""
+    killed = say_count(account.kills.group, "process", "processes")
     text = {
         EndKind.GROUP_OOM: f"{killed} of its control group killed by the kernel: out of memory{limit}",
         EndKind.HOST_OOM: "killed by the kernel: out of memory, and no limit of its own is visible",
-        EndKind.SHM: f"/dev/shm ({_size(shm.size_bytes)}) was full" if shm else "",
+        EndKind.SHM: f"/dev/shm ({_say_size(shm.size_bytes)}) was full" if shm else "",
         EndKind.SIGNAL: f"killed by {end.what}" if end.what in _NO_CRASH else f"crashed with {end.what}",
         EndKind.STOPPED: "all its processes are stopped by a signal (SIGSTOP, Ctrl-Z)",
         EndKind.FROZEN: f"its control group is frozen: {end.what}",
@@ -99,13 +99,13 @@ def ending_text(account: Account) -> str:
     return f"ended: {text}" if end.has_ended else text
 
 
-def _shares(verdict: WatchVerdict) -> str:
+def _describe_shares(verdict: WatchVerdict) -> str:
     return join_words(
         [f"{one.state.value} {100 * one.share:.0f} %" for one in verdict.shares if one.share >= SECOND / 2]
     )
 
 
-def changes(verdict: WatchVerdict) -> str:
+def describe_changes(verdict: WatchVerdict) -> str:
     """`DISK for 240 s, then GPU`."""
     parts = [f"{cut.state.value} for {time_text(cut.end_s - cut.begin_s)}" for cut in verdict.segments[:-1]]
     return ", then ".join([*parts, verdict.segments[-1].state.value])
@@ -119,10 +119,10 @@ def confidence_text(verdict: WatchVerdict) -> str:
     }[verdict.confidence]
 
 
-def evidence(verdict: WatchVerdict, account: Account) -> tuple[str, ...]:
+def list_evidence(verdict: WatchVerdict, account: Account) -> tuple[str, ...]:
     """What was seen, a sentence each."""
-    lines = [_times(verdict)]
-    lines += [_gpu(gpu, account) for gpu in sorted(account.gpus.values(), key=lambda one: one.last.index)]
+    lines = [_describe_times(verdict)]
+    lines += [_describe_gpu(gpu, account) for gpu in sorted(account.gpus.values(), key=lambda one: one.last.index)]
     if account.watched.gpu_source == "nvml" and account.watched.gpu_reason:  # it is the best source: not all answer
         lines.append(f"GPUs: {account.watched.gpu_reason} (hosttune driver says which)")
     if account.last is not None and account.last.gpus is None:
@@ -130,22 +130,22 @@ def evidence(verdict: WatchVerdict, account: Account) -> tuple[str, ...]:
     elif account.last is not None and not account.last.gpus:
         lines.append(_no_gpu(account))
     lines += [
-        _neighbours(account),
-        _zero(account),
-        _processors(account),
-        _loaders(account),
-        _pressure(account),
-        _waiting(account),
-        _reading(account),
-        _disks(account),
-        _mounts(account),
-        _cache(account),
-        _allowances(account),
+        _describe_neighbours(account),
+        _describe_zero(account),
+        _describe_processors(account),
+        _describe_loaders(account),
+        _describe_pressure(account),
+        _describe_waiting(account),
+        _describe_reading(account),
+        _describe_disks(account),
+        _describe_mounts(account),
+        _describe_cache(account),
+        _describe_allowances(account),
     ]
     return tuple(line for line in lines if line)
 
 
-def details(verdict: WatchVerdict, account: Account) -> tuple[str, ...]:
+def list_details(verdict: WatchVerdict, account: Account) -> tuple[str, ...]:
     """What only `--verbose` tells: every state, where figures come from, and iowait, which nothing is judged by."""
     watched, iowait = account.watched, account.means["iowait_percent"].value
     states = ", ".join(
@@ -157,7 +157,8 @@ def details(verdict: WatchVerdict, account: Account) -> tuple[str, ...]:
         f"GPU figures: {watched.gpu_source}" + (f" ({watched.gpu_reason})" if watched.gpu_reason else ""),
         f"pressure: {watched.pressure_reason}" if watched.pressure_reason else "",
         "" if iowait is None else f"iowait {iowait:.0f} %: shown, and not judged by",
-        f"{counted(account.ticks, 'look')}, at most {counted(account.most_processes, 'process', 'processes')} at once",
+        say_count(account.ticks, "look")
+        + f", at most {say_count(account.most_processes, 'process', 'processes')} at once",
     )
     return tuple(line for line in lines if line)
 
@@ -182,13 +183,13 @@ def time_text(seconds: float) -> str:
 
 def storage_of(account: Account) -> str:
     """`/data (ext4 on /dev/sda1)`, the first of those that its files lie on; "" where none is known."""
-    if (one := _storage(account)) is None:
+    if (one := _find_storage(account)) is None:
         return ""
     server = f", served by {one.server}" if one.server else ""
     return f"{one.target} ({one.fstype} of {one.source}{server})"
 
 
-def _storage(account: Account) -> Mounted | None:
+def _find_storage(account: Account) -> Mounted | None:
     """Where what it reads comes from no device, that is the file system which a process serves."""
     found = [one for one in account.mounts.values() if one.fstype not in _NO_STORAGE]
     read, device = (account.means[name].value for name in ("read_bytes", "device_bytes"))
@@ -199,24 +200,24 @@ def _storage(account: Account) -> Mounted | None:
 
 def _is_served(account: Account) -> bool:
     """What it reads comes from a server, as far as its files show."""
-    one = _storage(account)
+    one = _find_storage(account)
     return one is not None and one.fstype.startswith(NETWORK_TYPES)
 
 
-def _meaning(state: State, account: Account) -> str:
+def _describe_state(state: State, account: Account) -> str:
     words: Mapping[State, Callable[[Account], str]] = {
-        State.MEM: _memory, State.DISK: _waiting_for_storage, State.LIMIT: _limit, State.CPU: _crowd,
-        State.WORKERS: _workers, State.WAIT: _sleep, State.FOREIGN: _stolen,
+        State.MEM: _describe_memory, State.DISK: _waiting_for_storage, State.LIMIT: _limit, State.CPU: _describe_crowd,
+        State.WORKERS: _describe_workers, State.WAIT: _describe_sleep, State.FOREIGN: _describe_stolen,
         State.COLD_GPU: lambda one: _busy_gpu(one, State.COLD_GPU), State.GPU: lambda one: _busy_gpu(one, State.GPU),
     }  # fmt: skip
     return (words[state](account) if state in words else "") or MEANINGS[state]
 
 
-def _memory(account: Account) -> str:
+def _describe_memory(account: Account) -> str:
     limit = account.memory
     if limit is None or not account.is_memory_full:
         return ""
-    return f"{MEANINGS[State.MEM]}, within its limit of {_size(limit.limit_bytes)} ({limit.path})"
+    return f"{MEANINGS[State.MEM]}, within its limit of {_say_size(limit.limit_bytes)} ({limit.path})"
 
 
 def _busy_gpu(account: Account, state: State) -> str:
@@ -234,17 +235,17 @@ def _limit(account: Account) -> str:
     held, busy = account.means["throttled_percent"].value, account.means["busy_cores"].value
     times = f", which held it back {held:.0f} % of the time" if held else ""
     free = ", while others are free" if busy is not None and limit.of - busy >= LIMITS.free_outside else ""
-    threads = f"; {_threads(account)}" if _threads(account) else ""
+    threads = f"; {_describe_threads(account)}" if _describe_threads(account) else ""
     what = limit.by if not limit.path else ""
     what = what or f"its {limit.kind.value} gives it {limit.cpus:.3g} of {limit.of} CPUs"
     return f"{what}{times}{free}{threads}"
 
 
-def _crowd(account: Account) -> str:
+def _describe_crowd(account: Account) -> str:
     if starts_workers_anew(account):
         return _NEW_LIMIT
-    if _threads(account):
-        return f"{_threads(account)}: they take turns, and wait for each other"
+    if _describe_threads(account):
+        return f"{_describe_threads(account)}: they take turns, and wait for each other"
     own, busy, cpus, room = (account.means[name].value for name in ("tree_cores", "busy_cores", "cpus", "room_percent"))
     if own is None or busy is None or not cpus or room is None or own >= LIMITS.limit_enter * cpus:
         return ""
@@ -253,23 +254,23 @@ def _crowd(account: Account) -> str:
     return f"it needs more CPU time than it can get: of {cpus:.3g} CPUs it has {own:.2f}, and {rest}"
 
 
-def _stolen(account: Account) -> str:
+def _describe_stolen(account: Account) -> str:
     if not is_stolen(account):
         return ""
     stolen = account.means["stolen_percent"].value or 0.0
     return f"the hypervisor gives {stolen:.0f} % of its CPU time to other machines (steal)"
 
 
-def _sleep(account: Account) -> str:
+def _describe_sleep(account: Account) -> str:
     if account.waits_for is None:
         return ""
     names = sorted(account.waited_for, key=lambda what: -account.waited_for[what])[:2]
     if FILE_SERVER in names and _is_served(account):
-        names[names.index(FILE_SERVER)] += _of(storage_of(account))
+        names[names.index(FILE_SERVER)] += _name_storage(storage_of(account))
     return f"{WAITS[account.waits_for]}{f' ({join_words(names)})' if names else ''}"
 
 
-def _workers(account: Account) -> str:
+def _describe_workers(account: Account) -> str:
     mean = {name: kept.value for name, kept in account.means.items()}
     saturated, room = mean["saturated_children"] or 0.0, mean["room_percent"]
     is_line = (mean["line_cores"] or 0.0) >= 0.3 * (mean["tree_cores"] or 1.0)
@@ -287,7 +288,7 @@ def _workers(account: Account) -> str:
 def _waiting_for_storage(account: Account) -> str:
     names = ("disk_written_bytes", "disk_read_bytes", "in_flight")
     written, read, in_flight = (account.means[name].value or 0 for name in names)
-    storage = _storage(account)
+    storage = _find_storage(account)
     is_served = storage is not None and storage.fstype.startswith("fuse")
     text = MEANINGS[State.DISK]
     if is_writing(account):
@@ -296,19 +297,19 @@ def _waiting_for_storage(account: Account) -> str:
         text = "it waits for storage, page by page of files that it has mapped"
     elif written > 4 * read and in_flight >= BUSY_DISK and not is_served:
         text = "it waits for storage, which is busy with writing"
-    return text + _of(storage_of(account))
+    return text + _name_storage(storage_of(account))
 
 
-def _threads(account: Account) -> str:
+def _describe_threads(account: Account) -> str:
     crowd = crowd_of(account)
     return crowd.text(of_threads=True) if crowd is not None and crowd.are_threads else ""
 
 
-def _of(storage: str) -> str:
+def _name_storage(storage: str) -> str:
     return f": {storage}" if storage else ""
 
 
-def _undecided(verdict: WatchVerdict, account: Account) -> str:
+def _describe_undecided(verdict: WatchVerdict, account: Account) -> str:
     if account.has_ended_early:
         when = f"after {time_text(account.seconds)}" if account.seconds >= 1 else "at once"
         return f"the command ended {when}, with status {account.status}, before enough could be seen"
@@ -321,11 +322,11 @@ def _undecided(verdict: WatchVerdict, account: Account) -> str:
     return f"nothing held for long ({join_words(parts)} of the time)"
 
 
-def _cold(verdict: WatchVerdict) -> str:
+def _describe_cold(verdict: WatchVerdict) -> str:
     return ": the first epoch was cold" if verdict.first_was_cold else ""
 
 
-def _times(verdict: WatchVerdict) -> str:
+def _describe_times(verdict: WatchVerdict) -> str:
     times = ((verdict.warm_up_s, "warm-up"), (verdict.paused_s, "standing still"))
     left = [f"{time_text(seconds)} of {name}" for seconds, name in times if seconds >= 1]
     rest = f", without {join_words(left)}" if left else ""
@@ -339,7 +340,7 @@ def _times(verdict: WatchVerdict) -> str:
     return text
 
 
-def _gpu(gpu: GpuAccount, account: Account) -> str:
+def _describe_gpu(gpu: GpuAccount, account: Account) -> str:
     last = gpu.last
     name = f"GPU {last.index}{f' {last.name}' if last.name else ''}{' (MIG instance)' if last.is_mig else ''}"
     if gpu.was_lost:
@@ -358,20 +359,20 @@ def _gpu(gpu: GpuAccount, account: Account) -> str:
     return f"{name}: {', '.join(parts)}{f'; clock held by {join_words(held)}' if held else ''}"
 
 
-def _neighbours(account: Account) -> str:
+def _describe_neighbours(account: Account) -> str:
     names = account.gpu_neighbours
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return f"not of the job, and on its GPUs as well: {join_words(list(names[:3]))}{more}" if names else ""
 
 
-def _zero(account: Account) -> str:
+def _describe_zero(account: Account) -> str:
     if not account.judged_gpu_s or not account.zero_s:
         return ""
     longest = time_text(account.zero_run.longest_s)
     return f"the GPU did nothing in {account.zero_s:.0f} of {account.judged_gpu_s:.0f} s, at most {longest} in a row"
 
 
-def _processors(account: Account) -> str:
+def _describe_processors(account: Account) -> str:
     mean = {name: kept.value for name, kept in account.means.items()}
     cores, cpus, room, delay = mean["tree_cores"], mean["cpus"], mean["room_percent"], mean["run_delay_cores"]
     parts = []
@@ -389,54 +390,53 @@ def _processors(account: Account) -> str:
     return "; ".join(parts)
 
 
-def _loaders(account: Account) -> str:
+def _describe_loaders(account: Account) -> str:
     mean = {name: kept.value for name, kept in account.means.items()}
     children, active, full = mean["children"], mean["active_children"], mean["saturated_children"]
     if children is None or children < 0.5:
         return "no process loads beside the main one" if children is not None else ""
     cores = mean["active_child_cores"]
-    text = (
-        f"{counted(round(children), 'child process', 'child processes')} beside the main one, {active or 0:.0f} active"
-    )
+    number = say_count(round(children), "child process", "child processes")
+    text = f"{number} beside the main one, {active or 0:.0f} active"
     if cores is not None and active:
         text += f" at {100 * cores:.0f} % of a core, {full or 0:.0f} of them full"
     return text
 
 
-def _pressure(account: Account) -> str:
+def _describe_pressure(account: Account) -> str:
     mean = {name: kept.value for name, kept in account.means.items()}
     if mean["io_full"] is None:
         return "pressure (PSI): not measured by this kernel" if account.active_s else ""  # what idles is not asked
     whose = (
         "of the job's own control group" if account.has_job_pressure_s > account.counted_s / 2 else "of the whole host"
     )
-    some, full = _percent(mean["io_some"]), _percent(mean["io_full"])
-    cpu, memory = _percent(mean["cpu_some"]), _percent(mean["memory_some"])
+    some, full = _format_percent(mean["io_some"]), _format_percent(mean["io_full"])
+    cpu, memory = _format_percent(mean["cpu_some"]), _format_percent(mean["memory_some"])
     return f"pressure {whose}: CPU {cpu}, storage {some} (all tasks {full}), memory {memory}"
 
 
-def _percent(value: float | None) -> str:
+def _format_percent(value: float | None) -> str:
     return "not told" if value is None else f"{value:.0f} %"
 
 
-def _reading(account: Account) -> str:
+def _describe_reading(account: Account) -> str:
     read, device = account.totals["read_bytes"], account.totals["device_bytes"]
     if not account.ticks:
         return ""
     if read is None or device is None:
         return "what the job reads is not visible"
     received = account.totals["received_bytes"]
-    more = f"; at least {_size(received)} came over TCP" if received else ""
+    more = f"; at least {_say_size(received)} came over TCP" if received else ""
     if device > read:  # mmap(2) and read-ahead are no read(2)
         mapped = "what it maps and read-ahead included"
-        return f"read {_size(read)} by read(2); {_size(device)} came from a device, {mapped}{more}"
+        return f"read {_say_size(read)} by read(2); {_say_size(device)} came from a device, {mapped}{more}"
     if read >= 1 << 20 and device < 0.01 * read:
         rest = "its server or the page cache" if _is_served(account) else "the page cache"
-        return f"read {_size(read)}, of it {_size(device)} from a device: {rest} has the rest{more}"
-    return f"read {_size(read)}, of it {_size(device)} from a device{more}"
+        return f"read {_say_size(read)}, of it {_say_size(device)} from a device: {rest} has the rest{more}"
+    return f"read {_say_size(read)}, of it {_say_size(device)} from a device{more}"
 
 
-def _waiting(account: Account) -> str:
+def _describe_waiting(account: Account) -> str:
     known = sorted(account.waits.items(), key=lambda pair: -pair[1])
     if not account.waited_s or not known:
         return ""
@@ -444,37 +444,39 @@ def _waiting(account: Account) -> str:
     return f"while it waited, it slept on: {join_words(parts)}"
 
 
-def _mounts(account: Account) -> str:
+def _describe_mounts(account: Account) -> str:
     storage = storage_of(account)
     if not storage or (waits_for_files(account) and not _is_served(account)):
         return ""  # names that it looks up are of a file system that its open files do not show
     return f"its files lie on {storage}"
 
 
-def _cache(account: Account) -> str:
+def _describe_cache(account: Account) -> str:
     limit = account.memory
     if limit is None or not account.drops_cache:
         return ""
-    return f"its memory limit ({_size(limit.limit_bytes)}, {limit.path}) is full: page cache is dropped and read again"
+    return (
+        f"its memory limit ({_say_size(limit.limit_bytes)}, {limit.path}) is full: page cache is dropped and read again"
+    )
 
 
-def _allowances(account: Account) -> str:
+def _describe_allowances(account: Account) -> str:
     most = sorted(account.allowances, key=lambda name: -account.allowances[name])[:3]
     parts = [f"{name} {account.allowances[name]:,} packets" for name in most]
     return f"the cloud queued or dropped: {join_words(parts)}" if parts else ""
 
 
-def _disks(account: Account) -> str:
+def _describe_disks(account: Account) -> str:
     mean = {name: kept.value for name, kept in account.means.items()}
     rate, wait, flight = mean["disk_read_bytes"], mean["read_await_ms"], mean["in_flight"]
     if rate is None or (rate < 1e6 and (flight or 0) < BUSY_DISK):
         return ""
     busiest = sorted(account.disk_bytes, key=lambda name: -account.disk_bytes[name])[:2]
-    text = f"disks read {_size(rate)}/s{f' (busiest: {join_words(busiest)})' if busiest else ''}"
+    text = f"disks read {_say_size(rate)}/s{f' (busiest: {join_words(busiest)})' if busiest else ''}"
     if wait is not None:
         text += f", {wait:.1f} ms a request"
     return text + (f", {flight:.1f} under way" if flight is not None else "")
 
 
-def _size(number: float) -> str:
+def _say_size(number: float) -> str:
     return size_text(int(number))

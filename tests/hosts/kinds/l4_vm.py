@@ -3,7 +3,7 @@
 Source: Google Cloud, "GPU machine types" (g2-standard-8: 8 vCPUs, 32 GB, 1 L4).
 """
 
-from hosttune.facts.apt_get import downloads, simulation
+from hosttune.facts.apt_get import make_download_list, make_simulation
 from hosttune.facts.gpu.candidates import LIST
 from tests.hosts.driver import not_loaded
 from tests.hosts.kinds.common import KERNEL_MOUNTS, offered, shm
@@ -36,8 +36,8 @@ MACHINE = Machine(
     queries={
         **offered("0x27b8", "AD104GL [L4]"), **not_loaded(),
         LIST: "nvidia-driver-580-server-open, (kernel modules provided by linux-modules-nvidia-580-server-open-gcp)\n",
-        simulation(DRIVER): f"NOTE: This is only a simulation!\n{SIMULATED}",
-        downloads(DRIVER): "'http://archive.example/nvidia.deb' nvidia.deb 61000000 SHA512:00\n",
+        make_simulation(DRIVER): f"NOTE: This is only a simulation!\n{SIMULATED}",
+        make_download_list(DRIVER): "'http://archive.example/nvidia.deb' nvidia.deb 61000000 SHA512:00\n",
     },
     candidates={**dict.fromkeys((*DRIVER, *COMES_ALONG, "nvidia-driver-580-server-open", "nvidia-driver-580-open"), VERSION)},
 )  # fmt: skip

@@ -63,7 +63,7 @@ def journals() -> dict[str, bytes]:
     steps = [first.intent(change) for change in (LIVE, FILE)]
     for step in steps:
         first.done(step)
-    first.failed(first.intent(OTHER), "the kernel does not take it")
+    first.record_failure(first.intent(OTHER), "the kernel does not take it")
     first.trigger(Trigger("daemon-reload"), "waiting")
     first.finish()
     back = run(writer, 2, "undo")
