@@ -62,7 +62,7 @@ def files(root: Path, version: str, seconds: int) -> dict[str, bytes]:
     found = {f"{LIBRARY}/{name}": content for name, content in bundle.package(root).items()}
     for one in carried:
         found |= {f"{LIBRARY}/{name}": content for name, content in one.files.items()}
-    tree = bundle.from_tree("hosttune.cli.command_tree", root).tree()
+    tree = bundle.from_tree("hosttune.cli.command_tree", root).read_tree()
     scripts = bundle.from_tree("hosttune.cli.completion_scripts", root).SCRIPTS
     documents = "usr/share/doc/hosttune"
     found |= {
