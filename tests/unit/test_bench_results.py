@@ -152,7 +152,7 @@ def test_leftovers_are_named_with_the_way_out():
 
 
 @pytest.fixture
-def bench(monkeypatch, capsys, where):
+def bench(monkeypatch, capsys, where, in_one_process):
     """The command line on results and folders of this test's own."""
     monkeypatch.setattr(state, "name_folder", lambda: where)
     monkeypatch.setenv("COLUMNS", "80")
