@@ -308,7 +308,7 @@ def test_device_that_comes_in_the_place_of_a_file_of_roots_is_not_opened(folder,
     file.write_text("home = /usr/bin\n" if name == "pyvenv.cfg" else "# nothing\n")
     os.chown(file, 0, 0)
     number, exchanged, devices = file.stat().st_ino, [], []
-    owned, opened = Mounters.owned, os.open
+    owned, opened = Mounters.set_owner, os.open
 
     def exchange(self, info):
         if info.st_ino == number and not exchanged:
@@ -329,7 +329,7 @@ def test_device_that_comes_in_the_place_of_a_file_of_roots_is_not_opened(folder,
             devices.append(path)
         return fd
 
-    monkeypatch.setattr(Mounters, "owned", exchange)
+    monkeypatch.setattr(Mounters, "set_owner", exchange)
     monkeypatch.setattr(code_owner.os, "open", watched)
     owner_of_code(str(python))
     assert exchanged
