@@ -11,9 +11,12 @@ path, ignoring"), udev(7), systemd.unit(5), systemd.exec(5), systemd.resource-co
 from __future__ import annotations
 
 from collections.abc import Mapping
+from difflib import get_close_matches
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, attempt, lazy
+from hosttune.facts.commands import RC_LOCAL
 from hosttune.facts.kernel.module_options import same_value
 from hosttune.facts.kernel.modules_at_boot import ON_COMMAND_LINE, kept_out_at_boot, modules_at_boot
 from hosttune.facts.kernel.sysctl_at_boot import CONF
@@ -21,13 +24,14 @@ from hosttune.facts.kernel.sysfs_at_boot import udev_writes
 from hosttune.facts.limits.session_limits import ITEMS
 from hosttune.facts.placed import Placed
 from hosttune.facts.precedence import LIMITS, MODPROBE, SYSCTL, TMPFILES, UDEV, find_losers, unit_order
-from hosttune.facts.reading import drop_in_texts, names_in
+from hosttune.facts.reading import drop_in_texts, hint, names_in, read_texts
 from hosttune.facts.services.systemd_config import files_of
 from hosttune.facts.services.unit_files import UnitFiles, is_mask, parse_assignments
 from hosttune.facts.services.unit_settings import UnitSettings
 from hosttune.facts.storage.ageing_files import parse_tmpfiles
 from hosttune.facts.storage.kernel_types import is_older_than_boot, read_modules
 from hosttune.frozen import frozen
+from hosttune.host.door import Stat
 from hosttune.host.known.unit_folders import ADMIN
 from hosttune.regex import regex
 from hosttune.values import ABSENT
@@ -60,6 +64,11 @@ _SIZES = frozenset({
 })  # fmt: skip
 _COUNT, _SIZE = regex(r"\+?\d[\da-fA-FxX]*|infinity"), regex(r"\+?\d+(?:\.\d+)?[BKMGTPE]?|infinity")
 _SHARE = regex(r"\d+(?:\.\d+)?[%‰‱]")
+_PLAIN_KEY = regex(r"(vm|kernel|fs|net\.core|net\.ipv4)\.([a-z0-9_]{1,64})")
+_UNIT_FOLDERS = tuple(f".{kind}.d" for kind in ("service", "socket", "mount", "swap", "timer", "slice", "target"))
+_BARE = regex(r"[A-Za-z0-9][A-Za-z0-9_@-]{0,254}")
+_PUT_AWAY = regex(r"(?i)readme|bac?k(?:up)?$|old$|orig|disabled|off$|save|example|sample|template")
+_ALIAS = regex(r"(?m)^[ \t]*(?:alias|install)[ \t]+([\w-]{1,64})[ \t]")
 _PROGRAMS = ("coredump.conf", "journald.conf", "logind.conf", "oomd.conf", "sleep.conf", "system.conf")
 
 
@@ -77,6 +86,8 @@ class LostFile(Fact):
     better: str  # the file to put the settings into
     module: str = ""  # nothing counts over it, but the module that has these sysctls comes after systemd-sysctl
     is_misread: bool = False  # nothing counts over it, but systemd cannot read these values
+    why: str = ""  # of all else: why nothing reads it, or acts by it, as the rest of a sentence
+    way_out: str = ""  # of these
     kept_out_by: str = ""  # what keeps these modules from being loaded: a file, or an argument on the command line
 
     @property
@@ -119,6 +130,10 @@ def _find_files(reader: Reader, facts: Facts) -> Iterator[LostFile]:
     yield from _find_late(reader, facts)
     yield from _find_misread(reader, facts)
     yield from _kept_out(reader, facts)
+    yield from _not_there(reader, facts)
+    yield from _misnamed(reader, facts)
+    yield from _unknown_sysctls(reader, facts)
+    yield from _rc_local(reader, facts)
     for (path, other), rows in found.items():
         order = rows[0][0].order
         yield LostFile(
@@ -230,6 +245,102 @@ def _kept_out(reader: Reader, facts: Facts) -> Iterator[LostFile]:
             path, tuple(rows), tuple(rows.values()), facts.file_owners[path].name, "", owner, False, better,
             kept_out_by=place,
         )  # fmt: skip
+
+
+def _not_there(reader: Reader, facts: Facts) -> Iterator[LostFile]:
+    """Modules that a boot is to load by name, and the kernel of the next boot has neither by that name nor by an alias
+    (modules.alias; modprobe.d may give one as well, or run another command in its place).
+    """
+    asked = [one for one in modules_at_boot(reader) if facts.file_owners[one.path].decides]
+    release, built_in, modules = read_modules(facts) if asked else ("", frozenset(), frozenset())
+    if not modules:
+        return
+    found: dict[str, dict[str, int]] = {}
+    other_names = _find_aliases(reader, release)
+    for one in asked:
+        name = one.value.split()[0].replace("-", "_")
+        if name not in built_in and name not in modules and other_names is not None and name not in other_names:
+            found.setdefault(one.path, {}).setdefault(one.value.split()[0], one.line)
+    for path, rows in found.items():
+        names = ", ".join(rows)
+        why = f"the kernel of the next boot ({release}) has no module {names}, and systemd-modules-load.service fails"
+        steps = (
+            "if it is needed: install the package that brings it (of DKMS: dkms status)",
+            f"have the kernel know it: sudo depmod {quote(release)}",
+            f"if it is not: take it out of {path}",
+        )
+        owner = facts.file_owners[path].name
+        yield LostFile(
+            path, tuple(rows), tuple(rows.values()), owner, "", "", False, path, why=why, way_out="\n".join(steps)
+        )
+
+
+def _find_aliases(reader: Reader, release: str) -> frozenset[str] | None:
+    """Other names of modules; None where a list of them cannot be read."""
+    paths = [f"{folder}/{release}/modules.alias" for folder in ("/lib/modules", "/usr/lib/modules")]
+    listed = attempt(lambda: tuple(read_texts(reader, paths)))
+    given = attempt(lambda: tuple(drop_in_texts(reader, [f"{root}/modprobe.d" for root in _ROOTS])))
+    if not isinstance(listed, tuple) or not listed or not isinstance(given, tuple):
+        return None
+    return frozenset(
+        match[1].replace("-", "_") for _, content in (*listed[:1], *given) for match in _ALIAS.finditer(content)
+    )
+
+
+def _misnamed(reader: Reader, facts: Facts) -> Iterator[LostFile]:
+    """Files of administrators without the end of the name by which they are read. One with another end (.bak, .off)
+    was put out of use on purpose.
+    """
+    units = [f"{ADMIN}/{name}" for name in names_in(reader, ADMIN) if name.endswith(_UNIT_FOLDERS)]
+    kinds = [(order.folder, order.suffix) for order in (SYSCTL, MODPROBE, LIMITS, TMPFILES, UDEV)]
+    for folder, suffix in (*kinds, ("/etc/modules-load.d", ".conf"), *((unit, ".conf") for unit in units)):
+        listed = attempt(names_in, reader, folder)
+        names = listed if isinstance(listed, tuple) else ()
+        for name in names:
+            path = f"{folder}/{name}"
+            content = hint(reader, path) if _BARE.fullmatch(name) and not _PUT_AWAY.search(name) else ""
+            rows = [row for row in content.splitlines() if row.strip() and not row.lstrip().startswith(("#", ";"))]
+            if rows and facts.file_owners[path].decides and f"{name}{suffix}" not in names:
+                why = f"only names that end in {suffix} are read in {folder}"
+                way_out = f"sudo mv -n {quote(path)} {quote(path + suffix)}\nif it is not meant any more: remove it"
+                owner, better = facts.file_owners[path].name, f"{path}{suffix}"
+                yield LostFile(path, (), (), owner, "", "", False, better, why=why, way_out=way_out)
+
+
+def _unknown_sysctls(reader: Reader, facts: Facts) -> Iterator[LostFile]:
+    """Keys that this kernel does not have, in folders of /proc/sys that no module adds to. `-KEY = VALUE` says that it
+    may be missing (sysctl.d(5)).
+    """
+    found: dict[str, dict[str, int]] = {}
+    for key in () if reader.persistent_only else facts.sysctl_at_boot.keys:
+        match = _PLAIN_KEY.fullmatch(key)
+        settings = facts.sysctl_at_boot[key].settings if match else ()
+        if not match or not settings or not settings[-1].line or not facts.file_owners[settings[-1].path].decides:
+            continue
+        folder = f"/proc/sys/{match[1].replace('.', '/')}"
+        if reader.stat(f"{folder}/{match[2]}") is not ABSENT:
+            continue
+        names = attempt(names_in, reader, folder)
+        rows = hint(reader, settings[-1].path).splitlines()[settings[-1].line - 1 : settings[-1].line]
+        if isinstance(names, tuple) and names and not any(row.lstrip().startswith("-") for row in rows):
+            near = get_close_matches(match[2], names, 1, 0.85)
+            meant = f" (is {match[1]}.{near[0]} meant?)" if near else ""
+            found.setdefault(settings[-1].path, {})[f"{key}{meant}"] = settings[-1].line
+    for path, keys in found.items():
+        why = f"this kernel has no {', '.join(keys)}, and systemd-sysctl skips it"
+        way_out = f"correct it in {path}, or take it out: newer kernels have some keys no more"
+        owner = facts.file_owners[path].name
+        yield LostFile(path, tuple(keys), tuple(keys.values()), owner, "", "", False, path, why=why, way_out=way_out)
+
+
+def _rc_local(reader: Reader, facts: Facts) -> Iterator[LostFile]:
+    """systemd-rc-local-generator(8) takes /etc/rc.local only if it is executable."""
+    stat, rows = reader.stat(RC_LOCAL), hint(reader, RC_LOCAL).splitlines()
+    said = [row for row in rows if row.strip() and not row.lstrip().startswith("#") and row.split()[0] != "exit"]
+    if said and isinstance(stat, Stat) and not stat.mode & 0o111 and facts.file_owners[RC_LOCAL].decides:
+        way_out = f"read it; then, if it is meant: sudo chmod 755 {RC_LOCAL}\nif it is not: remove it"
+        why, owner = "it is not executable, so systemd does not run it", facts.file_owners[RC_LOCAL].name
+        yield LostFile(RC_LOCAL, (), (), owner, "", "", False, RC_LOCAL, why=why, way_out=way_out)
 
 
 def is_misread(key: str, value: str) -> bool:

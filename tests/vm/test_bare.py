@@ -162,7 +162,7 @@ SAID = {
     "services-auto-reboot": "(/etc/apt/apt.conf.d/99-site:1)",
     "services-core-dumps": "dumps take 0.39 GiB in /var/crash",
     "services-oomd": "systemd-oomd runs and kills below user.slice (memory pressure)",
-    "services-sleep-desktop": "logind does suspend (/etc/systemd/logind.conf.d/site.conf) when idle",
+    "services-sleep-desktop": "logind does suspend (/etc/systemd/logind.conf.d/site.conf) when it is idle",
     "services-time-sync": "the clock is not synchronised; no time daemon runs",
     "services-tuner-conflict": "auto-cpufreq (auto-cpufreq.service runs), tlp (tlp.service runs) tune the same things",
     "storage-io-errors": "sdd failed 1 request to read or write",

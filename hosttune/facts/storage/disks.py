@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from shlex import quote
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from hosttune.frozen import frozen
 from hosttune.regex import regex
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
@@ -46,6 +47,8 @@ _TRANSPORTS = (
 _EPHEMERAL = regex(r"Amazon EC2 NVMe Instance Storage|Microsoft NVMe Direct Disk.*|nvme_card\d*|EphemeralDisk")
 # A unit of a storage array, reached over iSCSI or Fibre Channel (kernel: scsi_transport_iscsi.c, scsi_transport_fc.c).
 _ARRAY = regex(r"/session\d+/|/rport-")
+_MOST_COMMANDS = 4
+_ALL_DISKS = "sudo hosttune disks"
 
 
 @frozen
@@ -129,6 +132,26 @@ class Disks(Fact):
     def by_name(self) -> Mapping[str, Disk]:
         """Name -> device."""
         return MappingProxyType({disk.name: disk for disk in self.all})
+
+
+def find_health_commands(facts: Facts, names: Iterable[str]) -> str:
+    """The commands that show how the physical disks below these devices are; the command that lists all disks if
+    they are not known. A name is the kernel's, a path, or one of /dev/disk/by-id, as `zpool status` has it.
+    """
+    known = attempt(lambda: facts.disks.by_name)
+    by_name = known if isinstance(known, Mapping) else {}
+    found: dict[str, str] = {}
+    for name in names:
+        places = (facts.reader.resolve(path) for path in (name, f"/dev/disk/by-id/{name}") if path.startswith("/"))
+        own = (str(place).rpartition("/")[2] for place in (name, *places) if isinstance(place, str))
+        disk = by_name.get(next((one for one in own if one in by_name), ""))
+        below = get_raw(disk, "disks") if disk else ()
+        for whole in below if isinstance(below, tuple) else ():
+            path = f"/dev/{whole}"
+            found[whole] = (
+                f"sudo nvme smart-log {quote(path)}" if whole.startswith("nvme") else f"sudo smartctl -a {quote(path)}"
+            )
+    return "; ".join(list(found.values())[:_MOST_COMMANDS]) or _ALL_DISKS
 
 
 def kind_of(name: str) -> str:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, make_shared, make_unread
 from hosttune.facts.reading import if_absent, names_in, parse_or_unknown, read_line, require_known, require_sure
+from hosttune.facts.storage.disks import find_health_commands
 from hosttune.facts.storage.ways import ways_of
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
@@ -60,6 +61,8 @@ class Pool(Fact):
     erring: tuple[
         str, ...
     ] = ()  # disks of ZFS with errors since the last zpool clear, and of a whole pool those that failed
+    health_commands: str = ""  # of ZFS: the commands that show how the disks with errors are
+    failed: tuple[str, ...] = ()  # disks of ZFS that do not work, as zpool names them
     unmounted: tuple[str, ...] = ()  # `tank/home (/home, which is not empty)`: what a boot should have mounted of ZFS
 
 
@@ -101,6 +104,10 @@ def _read_zfs(reader: Reader, facts: Facts, name: str) -> Pool:
         ),
         metadata_percent=0.0,
         erring=lazy(lambda: erring_in(status(), is_whole=state == "ONLINE")),
+        health_commands=lazy(
+            lambda: find_health_commands(facts, (row.split(" ")[0] for row in erring_in(status(), is_whole=True)))
+        ),
+        failed=lazy(lambda: failed_in(status())),
         unmounted=lazy(_find_unmounted, reader, facts, name),
     )
 
@@ -146,6 +153,12 @@ def erring_in(status: str, *, is_whole: bool) -> tuple[str, ...]:
                 found.pop(above, None)
         groups.append((indent, name))
     return tuple(found.values())
+
+
+def failed_in(status: str) -> tuple[str, ...]:
+    """The devices that do not work, as `zpool status` names them."""
+    rows = (match for line in status.splitlines() if (match := DEVICE.fullmatch(line)))
+    return tuple(row[2] for row in rows if row[3] in _FAILED)
 
 
 def _ask_zpool(reader: Reader, argv: tuple[str, ...]) -> str:

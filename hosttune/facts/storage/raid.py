@@ -36,6 +36,7 @@ from hosttune.facts.reading import (
     require_sure,
     run_looking,
 )
+from hosttune.facts.storage.disks import find_health_commands
 from hosttune.frozen import frozen
 from hosttune.host.command_secrets import MASK
 from hosttune.regex import regex
@@ -90,6 +91,9 @@ class Array(Fact):
     gone: tuple[str, ...] = ()  # of raid0 and linear: members that the kernel has no device of any more
     mismatches: int = 0  # of raid4, 5 and 6: sectors that the last check found not to agree with their parity
     kind: str = "md"  # md | LVM
+    health_commands: str = (
+        "sudo hosttune disks"  # the commands that show how its disks are: of those that failed, else of all
+    )
 
 
 @frozen
@@ -104,10 +108,10 @@ def collect(reader: Reader, facts: Facts) -> Raid:
         names = attempt(lambda: facts.disks.attached)
         return frozenset() if isinstance(names, Unreadable) else names
 
-    return Raid(lazy(lambda: (*_read_arrays(reader, find_attached), *_find_volumes(reader, find_attached))))
+    return Raid(lazy(lambda: (*_read_arrays(reader, facts, find_attached), *_find_volumes(reader, find_attached))))
 
 
-def _read_arrays(reader: Reader, attached: Callable[[], frozenset[str]]) -> tuple[Array, ...]:
+def _read_arrays(reader: Reader, facts: Facts, attached: Callable[[], frozenset[str]]) -> tuple[Array, ...]:
     if not any(name.startswith("md") for name in names_in(reader, _BLOCK)):
         return ()
     content = read_text(reader, MDSTAT)
@@ -119,6 +123,7 @@ def _read_arrays(reader: Reader, attached: Callable[[], frozenset[str]]) -> tupl
             is_broken=lazy(_is_broken, reader, array),
             gone=lazy(_find_gone, reader, array),
             mismatches=lazy(_count_mismatches, reader, array),
+            health_commands=lazy(find_health_commands, facts, array.failed or array.members),
         )
         for array in arrays
         if not array.members or not of_users.issuperset(array.members)

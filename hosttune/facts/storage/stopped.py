@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, make_shared
 from hosttune.facts.reading import if_absent, names_in, read_integer, read_line, read_text
+from hosttune.facts.storage.disks import find_health_commands
 from hosttune.facts.storage.mounts import LOCAL_TYPES
 from hosttune.frozen import frozen
 from hosttune.host.mountinfo import folders_above
@@ -53,6 +54,7 @@ class LocalFilesystem(Fact):
     errors: int  # that ext4 counted since e2fsck was there last; 0 for other types
     age_s: float  # since the last one; -1 where there is none
     is_recent: bool  # it came in this boot
+    health_commands: str = ""  # the commands that show how its disks are
     erring: tuple[str, ...] = ()  # of btrfs: what its disks did wrong, `disk 2: 3 corruption`, or `disk 2 is missing`
 
     @property
@@ -121,6 +123,7 @@ def _looked_at(reader: Reader, facts: Facts, mount: Mount, *, is_covered: bool) 
         errors=lazy(lambda: counted()[0]),
         age_s=lazy(age_s),
         is_recent=lazy(is_recent),
+        health_commands=lazy(lambda: find_health_commands(facts, (_name_device(reader, mount),))),
         erring=lazy(_find_erring, reader, mount),
     )
 
