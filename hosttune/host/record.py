@@ -383,6 +383,10 @@ def read_record(path: str) -> RecordReader:
 
     try:
         content = read_named(path, LIMIT)
+    except IsADirectoryError:
+        from hosttune.host.support.reader import read_support_folder
+
+        return read_support_folder(path)
     except OSError as error:
         raise BadInput([Fault(Where(path), reason_of(error))]) from None
     return reader_of(content, path)

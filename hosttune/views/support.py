@@ -63,7 +63,9 @@ def source_lines(report: BugReport | SosReport, file: str, now: float) -> Iterat
 
 def _sos_lines(report: SosReport) -> Iterator[str]:
     yield "it holds a part of that host, and no policy: rules that ask for more are not judged"
-    if not report.is_whole:
+    if report.is_folder:
+        yield "it is unpacked: nothing is absent because it is not in it; the archive itself would prove more"
+    elif not report.is_whole:
         yield "it is not whole: the archive breaks off, so that nothing is absent because it is not in it"
     if report.timed_out:
         yield f"these plugins of sos did not come to their end there: {_name_some(report.timed_out)}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import lzma
+import os
 import random
 import resource
 import subprocess
@@ -22,7 +23,7 @@ from hosttune.engine.catalog import builtin_catalog
 from hosttune.engine.policy import Policy
 from hosttune.errors import BadInput
 from hosttune.facts import Facts
-from hosttune.host.record import reader_of
+from hosttune.host.record import read_record, reader_of
 from hosttune.host.support import archive, is_support_file
 from hosttune.host.support.archive import read_archive
 from hosttune.host.support.bug_report import is_bug_report
@@ -299,7 +300,7 @@ def test_headers_of_headers_and_long_ones_are_refused():
 BOMB = """
 import lzma, gzip, resource, sys
 from hosttune.errors import BadInput
-from hosttune.host.record import reader_of
+from hosttune.host.record import read_record, reader_of
 resource.setrlimit(resource.RLIMIT_AS, (700 << 20, 700 << 20))
 content = sys.stdin.buffer.read()
 try:
@@ -398,3 +399,46 @@ def test_record_of_an_archive_is_kept(run, sick, tmp_path):
     assert run("record", "--host", sick, kept)[0] == 0
     assert "Xid 79" in run("health", "--host", kept)[1]
     assert run("plan", "--host", kept)[0] == 2
+
+
+def unpack_members(folder, members):
+    for info, data in members:
+        path = folder / info.name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if info.type == tarfile.DIRTYPE:
+            path.mkdir(exist_ok=True)
+        elif info.type == tarfile.SYMTYPE:
+            path.symlink_to(info.linkname)
+        else:
+            path.write_bytes(data)
+    return folder / TOP
+
+
+def test_unpacked_folder_is_read_and_its_links_are_not_followed(run, tmp_path):
+    secret = tmp_path / "secret.conf"
+    secret.write_text("secret")
+    (tmp_path / "outside").mkdir()
+    links = {"etc/sysctl.d/s.conf": str(secret), "etc/modprobe.d/x": "../../../outside", "proc/version": str(secret)}
+    top = unpack_members(tmp_path, sos_members(answers={DMESG: LOG + LOST}, links=links))
+    os.mkfifo(top / "etc/pipe")
+    door = read_record(str(top))
+    assert door.source == "sos 4.9.1"
+    assert door.read("/etc/sysctl.d/10-local.conf") == b"vm.max_map_count = 65530\n"
+    for path in ("/etc/sysctl.d/s.conf", "/proc/version", "/etc/pipe", "/etc/sysctl.d/99-other.conf"):
+        assert isinstance(door.read(path), Unreadable), path
+    status, out, err = run("health", "--host", top)
+    assert (status, "Xid 79" in out, "it is unpacked: nothing is absent" in err) == (1, True, True)
+
+
+def test_folder_of_something_else_is_refused(run, tmp_path, monkeypatch):
+    status, _, err = run("health", "--host", tmp_path)
+    assert (status, "no sosreport" in err) == (2, True)
+    monkeypatch.setattr(archive, "MOST_MEMBERS", 5)
+    with pytest.raises(BadInput, match="more than any"):
+        read_record(str(unpack_members(tmp_path, sos_members())))
+
+
+def test_report_of_a_folder_takes_archives(run, sick):
+    (sick.parent / "sosreport-b.tar.gz").write_bytes(sosreport("w:gz"))
+    status, out, err = run("report", sick.parent)
+    assert (status, "gpu7" in out, "1 with a fault" in out) == (1, True, True), err

@@ -1,4 +1,5 @@
-"""Files of a packed archive (tar, tar.xz, tar.gz) that a stranger sent, in memory and within bounds.
+"""Files of a packed archive (tar, tar.xz, tar.gz) that a stranger sent, in memory and within bounds; or of the folder
+that was unpacked of one.
 
 Nothing is unpacked to disk, no link is followed, and no name leads out of the archive.
 
@@ -10,14 +11,18 @@ Sources: tar(5) of libarchive; POSIX.1-2017, pax, "pax Header Block"; GNU tar ma
 from __future__ import annotations
 
 import lzma
+import os
 import zlib
+from dataclasses import replace
 from posixpath import normpath
 from typing import TYPE_CHECKING, Final
 
 from hosttune.errors import BadInput, Fault, Where
 from hosttune.frozen import frozen
-from hosttune.host.paths import PATH_MAX
+from hosttune.host.paths import FOLDER_PLACE, PATH_MAX, HeldRoot
+from hosttune.host.tree import FileTree
 from hosttune.regex import regex
+from hosttune.values import Absent, Unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -36,6 +41,7 @@ _LOOK: Final = 64 << 10
 _OCTAL = regex(rb"[ \0]{0,12}([0-7]{0,12})[ \0]{0,12}")
 _NUMBER = regex(rb"([1-9]\d{0,5}) ")
 _FILE, _LINK, _FOLDER = frozenset({b"0", b"\0"}), b"2", b"5"
+_KINDS = {"file": b"0", "link": _LINK, "directory": _FOLDER}
 _LONG_NAME, _LONG_LINK, _PAX, _PAX_OF_ALL = b"L", b"K", b"x", b"g"
 _SPARSE = b"GNU.sparse."
 
@@ -202,6 +208,49 @@ class _Parts:
         links = {place: one for place, one in self._links.items() if place not in doubled}
         folders = frozenset(self._folders - doubled)
         return Archive(top, files, folders, links, frozenset(doubled), frozenset(self._left_out), is_whole)
+
+
+class _FolderTree(FileTree):
+    def _limit_of(self, path: str, info: os.stat_result) -> int:
+        del path, info
+        return MOST_OF_ONE
+
+
+def read_folder(path: str, is_wanted: Callable[[str], bool]) -> Archive:
+    """What is wanted of a folder. It is never taken for whole: nothing tells whether all of an archive was unpacked.
+    Links are not followed. Raises OSError where there is no such folder, BadInput for one that holds too much.
+    """
+    root = HeldRoot(os.path.realpath(path), os.open(path, FOLDER_PLACE))
+    tree, kept, members = _FolderTree(root), _Parts(), 0
+    folders = [""]
+    while folders:
+        folder = folders.pop()
+        names = tree.list(f"/{folder}")
+        for name in () if isinstance(names, (Absent, Unreadable)) else names:
+            members += 1
+            if members > MOST_MEMBERS:
+                raise _make_refusal(path, "it holds more than any sosreport")
+            place = f"{folder}/{name}" if folder else name
+            found = tree.stat(f"/{place}", follow=False)
+            if isinstance(found, (Absent, Unreadable)) or len(place) >= PATH_MAX:
+                continue
+            if found.type == "directory":
+                folders.append(place)
+            if is_wanted(place):
+                _take_of_folder(tree, kept, path, _TarHeader(place, _KINDS.get(found.type, b""), found.size, "", False))
+    return kept.close(os.path.basename(root), is_whole=False)
+
+
+def _take_of_folder(tree: FileTree, kept: _Parts, path: str, one: _TarHeader) -> None:
+    target = tree.link(f"/{one.name}") if one.kind == _LINK else ""
+    if isinstance(target, (Absent, Unreadable)):
+        return
+    try:
+        content = tree.read(f"/{one.name}") if kept.take(one.name, replace(one, target=target)) else None
+    except _TooMuch:
+        raise _make_refusal(path, "it holds more than any sosreport") from None
+    if isinstance(content, bytes):
+        kept.files[one.name] = content
 
 
 def _read_members(stream: _Unpacked) -> Iterator[_TarHeader]:

@@ -77,5 +77,12 @@ def read_support_file(content: bytes, path: str) -> SupportReader:
     return SupportReader(read(content, path, __version__), path)
 
 
+def read_support_folder(path: str) -> SupportReader:
+    """The reader of the folder of a sosreport. Raises BadInput; OSError where there is no such folder."""
+    from hosttune import __version__
+
+    return SupportReader(read_sosreport(None, path, __version__), path)
+
+
 def _make_completed(output: str, status: int = 0) -> Completed:
     return Completed(status, output.encode("utf-8", "surrogateescape"), b"")

@@ -19,7 +19,7 @@ from hosttune.errors import BadInput, Fault, Where
 from hosttune.frozen import frozen
 from hosttune.host.known.unit_folders import PACKAGES, SPLIT
 from hosttune.host.record import FORMAT_VERSION, KIND, encode_bytes
-from hosttune.host.support.archive import Archive, is_archive, read_archive
+from hosttune.host.support.archive import Archive, is_archive, read_archive, read_folder
 from hosttune.host.support.bug_report import FIRST_NAMESPACES, Tables, add_conclusions, make_os_release
 from hosttune.host.support.lspci import FOLDER, PciDevice, devices_in, tables_of
 from hosttune.host.support.smi import LongText, read_long
@@ -69,6 +69,7 @@ class SosReport:
     answers: Mapping[str, str]  # of nvidia-smi's commands, by the command
     script: str  # version of sos
     collected_at: float  # seconds since 1970; 0 where nothing tells
+    is_folder: bool  # unpacked
     is_whole: bool
     doubled: tuple[str, ...]  # paths that are in it twice
     has_log: bool
@@ -90,9 +91,9 @@ def is_sosreport(content: bytes) -> bool:
     return is_archive(content)
 
 
-def read_sosreport(content: bytes, path: str, tool_version: str) -> SosReport:
-    """Raises BadInput for an archive of something else, or one that no sos wrote."""
-    archive = read_archive(content, path, lambda place: _WANTED.match(place) is not None)
+def read_sosreport(content: bytes | None, path: str, tool_version: str) -> SosReport:
+    """`content` is None for a folder. Raises BadInput for an archive of something else, or one that no sos wrote."""
+    archive = read_folder(path, _is_wanted) if content is None else read_archive(content, path, _is_wanted)
     manifest = _read_manifest(archive)
     if not manifest.version:
         why = "no sosreport: it has no readable sos_reports/manifest.json (sos 4.0 and newer write it)"
@@ -122,10 +123,14 @@ def read_sosreport(content: bytes, path: str, tool_version: str) -> SosReport:
     }
     return SosReport(
         record=record, smi=read_long(smi.get("nvidia-smi -q", "")), answers=smi, script=manifest.version,
-        collected_at=at, is_whole=archive.is_whole, doubled=tuple(sorted(archive.doubled)), has_log=bool(log),
-        is_cleaned=is_cleaned, masked=masked,
+        collected_at=at, is_folder=content is None, is_whole=archive.is_whole,
+        doubled=tuple(sorted(archive.doubled)), has_log=bool(log), is_cleaned=is_cleaned, masked=masked,
         timed_out=tuple(sorted(name for name, one in manifest.plugins.items() if one.get("timeout_hit") is True)),
     )  # fmt: skip
+
+
+def _is_wanted(place: str) -> bool:
+    return _WANTED.match(place) is not None
 
 
 def _decode(content: bytes) -> str:
