@@ -27,6 +27,7 @@ from hosttune.host.record import read_record, reader_of
 from hosttune.host.support import archive, is_support_file
 from hosttune.host.support.archive import read_archive
 from hosttune.host.support.bug_report import is_bug_report
+from hosttune.host.support.reader import read_support_folder
 from hosttune.host.support.sos import read_sosreport
 from hosttune.values import ABSENT, Unreadable, Verdict
 from hosttune.views.support import source_lines
@@ -431,8 +432,13 @@ def test_unpacked_folder_is_read_and_its_links_are_not_followed(run, tmp_path):
 
 
 def test_folder_of_something_else_is_refused(run, tmp_path, monkeypatch):
-    status, _, err = run("health", "--host", tmp_path)
+    with monkeypatch.context() as patch:  # else a home folder would be walked to its end
+        patch.setattr(archive, "MOST_MEMBERS", 0)
+        (tmp_path / "x").mkdir()
+        status, _, err = run("health", "--host", tmp_path)
     assert (status, "no sosreport" in err) == (2, True)
+    with pytest.raises(BadInput, match="No such file"):
+        read_support_folder(str(tmp_path / "gone"))
     monkeypatch.setattr(archive, "MOST_MEMBERS", 5)
     with pytest.raises(BadInput, match="more than any"):
         read_record(str(unpack_members(tmp_path, sos_members())))

@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Final
 
 from hosttune.errors import BadInput, Fault, Where
 from hosttune.frozen import frozen
+from hosttune.host.door import Stat
+from hosttune.host.named import reason_of
 from hosttune.host.paths import FOLDER_PLACE, PATH_MAX, HeldRoot
 from hosttune.host.tree import FileTree
 from hosttune.regex import regex
@@ -216,13 +218,19 @@ class _FolderTree(FileTree):
         return MOST_OF_ONE
 
 
-def read_folder(path: str, is_wanted: Callable[[str], bool]) -> Archive:
-    """What is wanted of a folder. It is never taken for whole: nothing tells whether all of an archive was unpacked.
-    Links are not followed. Raises OSError where there is no such folder, BadInput for one that holds too much.
+def read_folder(path: str, is_wanted: Callable[[str], bool], needed: str) -> Archive:
+    """What is wanted of a folder, and nothing if `needed` is no file in it. Links are not followed.
+
+    It is never taken for whole: nothing tells whether all of an archive was unpacked. Raises BadInput for one that
+    cannot be opened, or holds too much.
     """
-    root = HeldRoot(os.path.realpath(path), os.open(path, FOLDER_PLACE))
+    try:
+        root = HeldRoot(os.path.realpath(path), os.open(path, FOLDER_PLACE))
+    except OSError as error:
+        raise BadInput([Fault(Where(path), reason_of(error))]) from None
     tree, kept, members = _FolderTree(root), _Parts(), 0
-    folders = [""]
+    sign = tree.stat(f"/{needed}", follow=False)
+    folders = [""] if isinstance(sign, Stat) and sign.type == "file" else []
     while folders:
         folder = folders.pop()
         names = tree.list(f"/{folder}")

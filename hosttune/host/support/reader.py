@@ -78,7 +78,7 @@ def read_support_file(content: bytes, path: str) -> SupportReader:
 
 
 def read_support_folder(path: str) -> SupportReader:
-    """The reader of the folder of a sosreport. Raises BadInput; OSError where there is no such folder."""
+    """The reader of the folder of a sosreport. Raises BadInput."""
     from hosttune import __version__
 
     return SupportReader(read_sosreport(None, path, __version__), path)

@@ -93,7 +93,7 @@ def is_sosreport(content: bytes) -> bool:
 
 def read_sosreport(content: bytes | None, path: str, tool_version: str) -> SosReport:
     """`content` is None for a folder. Raises BadInput for an archive of something else, or one that no sos wrote."""
-    archive = read_folder(path, _is_wanted) if content is None else read_archive(content, path, _is_wanted)
+    archive = read_folder(path, _is_wanted, _MANIFEST) if content is None else read_archive(content, path, _is_wanted)
     manifest = _read_manifest(archive)
     if not manifest.version:
         why = "no sosreport: it has no readable sos_reports/manifest.json (sos 4.0 and newer write it)"
