@@ -33,7 +33,7 @@ from hosttune.facts.inventory import take_inventory
 from hosttune.frozen import frozen
 from hosttune.host.gathered import SpoolFile, content_of, host_of, list_files, pair_paths, received_at, stem_of
 from hosttune.host.record import RecordReader, reader_of
-from hosttune.host.support.bug_report import is_bug_report
+from hosttune.host.support import is_support_file
 from hosttune.host.workers import map_in_order
 
 if TYPE_CHECKING:
@@ -198,7 +198,7 @@ def _look_at_file(path: str, ask: Ask) -> Iterator[HostLook | Unread]:
         yield Unread(path, content)
         return
     try:
-        if RECORD.encode() in content[:_HEAD] or is_bug_report(content):
+        if RECORD.encode() in content[:_HEAD] or is_support_file(content):
             yield _evaluate_content(content, path, ask)
             return
         data = parse_document(content, path)

@@ -55,6 +55,7 @@ def open_way_back(look: HostOptions) -> Session:
 
 def _show_session_notes(session: Session, look: HostOptions) -> Session:
     tell_chroot(session.reader, look)
+    tell_source(session.reader)
     tell_notes(session.policy)
     tell_trial(session.reader)
     return session

@@ -144,7 +144,7 @@ class TargetOptions:
         Option(
             "--host",
             metavar="RECORD",
-            help="Look at the host of this record or nvidia-bug-report.log.gz.",
+            help="Look at the host of this record, nvidia-bug-report.log.gz or sosreport.",
             rich_help_panel=HOST,
         ),
     ] = None

@@ -43,10 +43,10 @@ def plan(
         raise HosttuneError("--save -: the answer goes to standard output", hint="name a file")
     session = open_session(look)
     if source := source_of(session.reader):
-        message = (
-            f"{session.reader.name} is a report of {source}: it holds no packages, settings and services to plan for"
+        raise HosttuneError(
+            f"{session.reader.name} is a report of {source}: it does not hold all that a plan needs; "
+            "on that host, type: sudo hosttune plan"
         )
-        raise HosttuneError(message, hint="run it on that host itself")
     plan = session.plan()
     tell_idle(session, plan, everything=show.verbose)
     asked = on_trial.AskedTrial(None, None, without_return=False)

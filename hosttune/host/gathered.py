@@ -18,7 +18,7 @@ from hosttune.host.named import ANSWER_S, answer_in_time, read_named, reason_of
 LIMIT = 128 << 20  # bytes of one file, as of a record
 SUFFIX = ".json"
 RECORD_SUFFIX = ".record.json"
-REPORT_SUFFIX = ".log.gz"  # of nvidia-bug-report.sh
+SUPPORT_SUFFIXES = (".log.gz", ".tar.xz", ".tar.gz")  # of nvidia-bug-report.sh; of sos
 RECORDS = "records"  # the folder of the records, beside the results of the same names
 _SERVER_S = 2.0  # for a server to answer about a folder or a link in a folder
 _ARCHIVED_S = 366 * 24 * 3600 * 11  # the times of files below it say nothing
@@ -28,8 +28,8 @@ _MAX_LISTS = 8  # lists that name lists
 def list_files(words: Iterable[str], *, depth: int = 0) -> Iterator[tuple[str, str]]:
     """The files that these words name, as (path, "") or (word, why there is none).
 
-    A folder stands for the .json and .log.gz files in it and below, hidden ones left out; `@FILE` for the words in a
-    file, one a line or ended by NUL; `-` for those on standard input.
+    A folder stands for the .json, .log.gz, .tar.xz and .tar.gz files in it and below, hidden ones left out; `@FILE` for
+    the words in a file, one a line or ended by NUL; `-` for those on standard input.
     """
     for word in words:
         if word == "-" or word.startswith("@"):
@@ -80,13 +80,13 @@ def _from_folder(top: str) -> Iterator[tuple[str, str]]:
             yield folder, reason_of(error).replace("cannot be read", "cannot be listed", 1)
             continue
         for name, kind in entries:
-            if name.endswith((SUFFIX, REPORT_SUFFIX)) and kind != "folder":
+            if name.endswith((SUFFIX, *SUPPORT_SUFFIXES)) and kind != "folder":
                 found = True
                 path = os.path.join(folder, name)
                 yield path, _why_no_file(path, kind)
         folders += [os.path.join(folder, name) for name, kind in reversed(entries) if kind == "folder"]
     if not found:
-        yield top, f"holds no {SUFFIX} or {REPORT_SUFFIX} file"
+        yield top, f"holds no {SUFFIX}, {', '.join(SUPPORT_SUFFIXES)} file"
 
 
 def _list_entries(folder: str) -> bytes:
@@ -141,7 +141,9 @@ def _result_of(path: str) -> str:
 
 def stem_of(path: str) -> str:
     """The name of a file without its folder and its suffix."""
-    stem = os.path.basename(path).removesuffix(RECORD_SUFFIX).removesuffix(SUFFIX).removesuffix(REPORT_SUFFIX)
+    stem = os.path.basename(path).removesuffix(RECORD_SUFFIX)
+    for suffix in (SUFFIX, *SUPPORT_SUFFIXES):
+        stem = stem.removesuffix(suffix)
     return stem.replace("%2F", "/").replace("%25", "%")  # names in an inventory can have slashes
 
 

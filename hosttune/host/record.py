@@ -45,7 +45,7 @@ _DEEP = 64  # folders above a path
 _MOST_DIGITS = 300
 _LONG_NUMBER = regex(rf"(?<!\d)\d{{{_MOST_DIGITS}}}")  # looked for at the first digit only: linear
 _OF_A_PROCESS = regex(r"/proc$|/proc/(?!1/)[0-9]+(?:/(?!(?:comm|limits)$)|$)")
-_SOURCE = regex(r"nvidia-bug-report\.sh(?: \d{1,12})?")
+_SOURCE = regex(r"nvidia-bug-report\.sh(?: \d{1,12})?|sos \d{1,3}(?:\.\d{1,4}){1,3}")
 _ESCAPED_SURROGATE = regex(rb"\\u[dD][89a-fA-F]")  # as JSON writes it
 _SURROGATE = regex(rb"\xed[\xa0-\xbf]")  # as UTF-8 would
 _OF_PROCESS: Final = frozenset(one.name for one in fields(Process))
@@ -383,27 +383,29 @@ def read_record(path: str) -> RecordReader:
 
     try:
         content = read_named(path, LIMIT)
+    except IsADirectoryError:
+        from hosttune.host.support.reader import read_support_folder
+
+        return read_support_folder(path)
     except OSError as error:
         raise BadInput([Fault(Where(path), reason_of(error))]) from None
     return reader_of(content, path)
 
 
 def reader_of(content: bytes, path: str) -> RecordReader:
-    """The reader of a record, or of a report of nvidia-bug-report.sh, by its content. Raises BadInput."""
-    from hosttune.host.support.bug_report import is_bug_report
+    """The reader of a record, a report of nvidia-bug-report.sh or a sosreport, by its content. Raises BadInput."""
+    from hosttune.host.support import is_support_file
 
-    if is_bug_report(content):
-        from hosttune import __version__
-        from hosttune.host.support.bug_report import read_bug_report
-        from hosttune.host.support.reader import SupportReader
+    if is_support_file(content):
+        from hosttune.host.support.reader import read_support_file
 
-        return SupportReader(read_bug_report(content, path, __version__), path)
+        return read_support_file(content, path)
     return RecordReader(parse_record(content, path), path)
 
 
 def parse_record(content: bytes, path: str) -> Mapping[str, Any]:
     """The JSON of a record, not yet checked. Raises BadInput."""
-    hint = "give a record (sudo hosttune record FILE), or nvidia-bug-report.log.gz as it is"
+    hint = "give a record (sudo hosttune record FILE), or nvidia-bug-report.log.gz or sosreport-*.tar.xz as it is"
     try:
         data = json.loads(content, parse_constant=_no_constant)
         # half of a surrogate pair could not be written out again, unless it stands for a byte that is no UTF-8

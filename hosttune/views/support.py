@@ -6,19 +6,20 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from hosttune.host.cleaned import clean
+from hosttune.host.support.bug_report import BugReport
 from hosttune.views.terminal import join_words, say_count
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hosttune.host.support.bug_report import BugReport
+    from hosttune.host.support.sos import SosReport
 
 _DAY_S = 86_400
 _OLD_DAYS = 7
-_XIDS_NAMED = 4
+_MOST_NAMED = 4
 
 
-def source_lines(report: BugReport, file: str, now: float) -> Iterator[str]:
+def source_lines(report: BugReport | SosReport, file: str, now: float) -> Iterator[str]:
     """Sentences: of which host and moment it is, and what it lacks. `now` in seconds since 1970."""
     files = report.record["files"]
     kernel = str(files.get("/proc/sys/kernel/osrelease", "")).strip()
@@ -32,10 +33,12 @@ def source_lines(report: BugReport, file: str, now: float) -> Iterator[str]:
         days = int((now - report.collected_at) // _DAY_S)
         when = f" of {datetime.fromtimestamp(report.collected_at, timezone.utc):%Y-%m-%d %H:%M} UTC"
         when += f" ({say_count(days, 'day')} ago)" if days >= _OLD_DAYS else ""
+    program = "nvidia-bug-report.sh" if isinstance(report, BugReport) else "sos"
     script = f" {report.script}" if report.script else ""
-    yield clean(
-        f"{file}: a report of nvidia-bug-report.sh{script} on {report.record['name']}{when}; {', '.join(parts)}"
-    )
+    yield clean(f"{file}: a report of {program}{script} on {report.record['name']}{when}; {', '.join(parts)}")
+    if not isinstance(report, BugReport):
+        yield from _sos_lines(report)
+        return
     yield "it holds no policy, packages, services and settings of that host: rules that ask for them are not judged"
     if not report.is_whole:
         yield "it is not whole: its last line is missing"
@@ -49,10 +52,34 @@ def source_lines(report: BugReport, file: str, now: float) -> Iterator[str]:
         )
         yield f"the kernel log in it does not count: {why}"
     if report.doubled:
-        names = join_words([clean(name) for name in report.doubled[:_XIDS_NAMED]])
+        names = _name_some(report.doubled)
         yield f"it has these twice, so that neither counts, because a user can have written one: {names}"
     if report.logged_xids:
         most = sorted(report.logged_xids.items())
-        named = [f"Xid {number} ({say_count(count, 'line')})" for number, count in most[:_XIDS_NAMED]]
-        more = [f"{len(most) - _XIDS_NAMED} more"] if len(most) > _XIDS_NAMED else []
+        named = [f"Xid {number} ({say_count(count, 'line')})" for number, count in most[:_MOST_NAMED]]
+        more = [f"{len(most) - _MOST_NAMED} more"] if len(most) > _MOST_NAMED else []
         yield f"other logs there name {join_words([*named, *more])}: no proof, as any user there can write such lines"
+
+
+def _sos_lines(report: SosReport) -> Iterator[str]:
+    yield "it holds a part of that host, and no policy: rules that ask for more are not judged"
+    if report.is_folder:
+        yield "it is unpacked: nothing is absent because it is not in it; the archive itself would prove more"
+    elif not report.is_whole:
+        yield "it is not whole: the archive breaks off, so that nothing is absent because it is not in it"
+    if report.timed_out:
+        yield f"these plugins of sos did not come to their end there: {_name_some(report.timed_out)}"
+    if report.is_cleaned:
+        yield "names and addresses in it are masked (sos clean), so that only files of the kernel count"
+    if report.masked:
+        verb = "does" if report.masked == 1 else "do"
+        yield f"sos masked values in {say_count(report.masked, 'file')}, which {verb} not count"
+    if not report.has_log:
+        yield "the kernel log in it does not count: there is none that is whole"
+    if report.doubled:
+        yield f"it has these twice, so that neither counts: {_name_some(report.doubled)}"
+
+
+def _name_some(names: tuple[str, ...]) -> str:
+    more = [f"{len(names) - _MOST_NAMED} more"] if len(names) > _MOST_NAMED else []
+    return join_words([*(clean(name) for name in names[:_MOST_NAMED]), *more])

@@ -65,7 +65,7 @@ _COUNTS = regex(r"/|dmesg$|lspci |nvidia-smi |Scanning kernel log files ")
 _CONTAINER = regex(r"[0-9a-f]{12}")  # the host name that Docker gives a container
 # The kernel log, the configuration space of PCI devices and the tables of the firmware are read on a host, or in a
 # container that is as open as one: of both the verdicts are about the host.
-_FIRST_NAMESPACES: Final = {"/proc/self/ns/pid": "pid:[4026531836]", "/proc/self/ns/user": "user:[4026531837]"}
+FIRST_NAMESPACES: Final = {"/proc/self/ns/pid": "pid:[4026531836]", "/proc/self/ns/user": "user:[4026531837]"}
 # Not collected: the default policy judges. That nothing was learned there, and no boot was asked for, is not known.
 _NO_POLICY = ("/etc/hosttune", "/var/lib/hosttune/runs", "/var/lib/hosttune/lock")
 _NO_HYPERVISOR = ("/sys/hypervisor", "/sys/hypervisor/type")
@@ -178,7 +178,7 @@ def _record(
         tables["files"] |= {f"/proc/sys/kernel/{name}": f"{value}\n" for name, value in names}
         queries.append({"argv": ["uname", "-m"], "status": 0, "stdout": f"{uname[4]}\n", "stderr": ""})
         if not _CONTAINER.fullmatch(uname[2]):
-            tables["links"] |= _FIRST_NAMESPACES
+            tables["links"] |= FIRST_NAMESPACES
     return {
         "format_version": FORMAT_VERSION, "kind": KIND, "tool_version": tool_version, "made_at": at,
         "name": uname[2] if uname else "unknown", "machine": "", "privileged": True, "persistent_only": False,
@@ -200,18 +200,27 @@ def _list_tables(sections: Mapping[str, ReportSection]) -> Tables:
             tables[name] |= own
     slots = {path.split("/")[5] for path, one in files.items() if path.startswith(f"{_GPUS}/") and isinstance(one, str)}
     tables["listings"] |= {_GPUS: sorted(slots)} if slots else {}
-    files |= _firmware_words(_get_text(sections, "/sbin/dmidecode", "/usr/sbin/dmidecode"))
-    if modules := _get_text(sections, "/proc/modules"):
+    add_conclusions(
+        tables, modules=_get_text(sections, "/proc/modules"), cpuinfo=_get_text(sections, "/proc/cpuinfo"),
+        log=_get_text(sections, "dmesg"), dmidecode=_get_text(sections, "/sbin/dmidecode", "/usr/sbin/dmidecode"),
+        has_smi=any(name.startswith("nvidia-smi ") for name in sections),
+    )  # fmt: skip
+    return tables
+
+
+def add_conclusions(tables: Tables, *, modules: str, cpuinfo: str, log: str, dmidecode: str, has_smi: bool) -> None:
+    """What the texts of a file prove besides what they are."""
+    for path, words in _firmware_words(dmidecode).items():
+        tables["files"].setdefault(path, words)
+    if modules:
         _add_modules(tables, frozenset(_LOADED.findall(modules)))
     absent = [*_NO_POLICY]
-    cpuinfo = _get_text(sections, "/proc/cpuinfo")
-    if cpuinfo and not (_VIRTUAL.search(cpuinfo) and "Xen" in _get_text(sections, "dmesg")):
+    if cpuinfo and not (_VIRTUAL.search(cpuinfo) and "Xen" in log):
         absent += _NO_HYPERVISOR
-    if any(name.startswith("nvidia-smi ") for name in sections):
+    if has_smi:
         absent += _NO_CONTAINED_DRIVER
     for table in tables.values():
         table.update({path: {"absent": True} for path in absent})
-    return tables
 
 
 def _make_entry(section: ReportSection) -> Any:
@@ -255,9 +264,13 @@ def _logged_xids(logs: str, log: str) -> dict[int, int]:
 
 
 def _os_release(sections: Mapping[str, ReportSection]) -> Mapping[str, Any]:
-    told = _OS.finditer(_get_text(sections, "/etc/os-release"))
-    if found := {match[1].lower(): match[2] or match[3] or match[4] or "" for match in told}:
+    return make_os_release(_get_text(sections, "/etc/os-release"), _get_text(sections, "/etc/issue"))
+
+
+def make_os_release(release: str, issue: str = "") -> Mapping[str, Any]:
+    """As a record has it."""
+    if found := {match[1].lower(): match[2] or match[3] or match[4] or "" for match in _OS.finditer(release)}:
         return found
-    if issue := _ISSUE.match(_get_text(sections, "/etc/issue").lstrip()):
-        return {"id": issue[1].split()[0].lower(), "version_id": issue[2], "pretty_name": issue[0]}
-    return {"unreadable": "this report does not say which distribution it is"}
+    if named := _ISSUE.match(issue.lstrip()):
+        return {"id": named[1].split()[0].lower(), "version_id": named[2], "pretty_name": named[0]}
+    return {"unreadable": "it does not say which distribution it is"}

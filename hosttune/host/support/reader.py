@@ -1,4 +1,4 @@
-"""Answers from a report of nvidia-bug-report.sh."""
+"""Answers from a report of nvidia-bug-report.sh or a sosreport."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 from hosttune.host.door import Completed
 from hosttune.host.record import RecordReader
 from hosttune.host.support import smi
+from hosttune.host.support.bug_report import BugReport, is_bug_report, read_bug_report
+from hosttune.host.support.sos import SosReport, read_sosreport
 from hosttune.values import Unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hosttune.host.support.bug_report import BugReport
     from hosttune.values import Answer
 
 # Commands of nvidia-smi by another spelling in the report.
@@ -30,10 +31,11 @@ _STATUSES = (
 class SupportReader(RecordReader):
     """A record of what a report holds; nvidia-smi's fields are looked up in its long text."""
 
-    def __init__(self, report: BugReport, file: str) -> None:
+    def __init__(self, report: BugReport | SosReport, file: str) -> None:
         super().__init__(report.record, file)
         self.report = report
-        self.source = f"nvidia-bug-report.sh {report.script}".strip()
+        program = "nvidia-bug-report.sh" if isinstance(report, BugReport) else "sos"
+        self.source = f"{program} {report.script}".strip()
 
     def query(self, argv: Sequence[str], *, timeout_s: float = 10.0) -> Answer[Completed]:
         report = self.report
@@ -65,6 +67,21 @@ class SupportReader(RecordReader):
             return _make_completed(smi.list_gpus(long))
         found = smi.answer(long, argv)
         return None if found is None else _make_completed(found[1], found[0])
+
+
+def read_support_file(content: bytes, path: str) -> SupportReader:
+    """The reader of a file that `is_support_file`. Raises BadInput."""
+    from hosttune import __version__
+
+    read = read_bug_report if is_bug_report(content) else read_sosreport
+    return SupportReader(read(content, path, __version__), path)
+
+
+def read_support_folder(path: str) -> SupportReader:
+    """The reader of the folder of a sosreport. Raises BadInput."""
+    from hosttune import __version__
+
+    return SupportReader(read_sosreport(None, path, __version__), path)
 
 
 def _make_completed(output: str, status: int = 0) -> Completed:

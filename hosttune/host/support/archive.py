@@ -1,0 +1,329 @@
+"""Files of a packed archive (tar, tar.xz, tar.gz) that a stranger sent, in memory and within bounds; or of the folder
+that was unpacked of one.
+
+Nothing is unpacked to disk, no link is followed, and no name leads out of the archive.
+
+tarfile of Python would read a header of any length into memory, and each header of headers one call deeper.
+
+Sources: tar(5) of libarchive; POSIX.1-2017, pax, "pax Header Block"; GNU tar manual, "Basic Tar Format".
+"""
+
+from __future__ import annotations
+
+import lzma
+import os
+import zlib
+from dataclasses import replace
+from posixpath import normpath
+from typing import TYPE_CHECKING, Final
+
+from hosttune.errors import BadInput, Fault, Where
+from hosttune.frozen import frozen
+from hosttune.host.door import Stat
+from hosttune.host.named import reason_of
+from hosttune.host.paths import FOLDER_PLACE, PATH_MAX, HeldRoot
+from hosttune.host.tree import FileTree
+from hosttune.regex import regex
+from hosttune.values import Absent, Unreadable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+MOST_MEMBERS: Final = 500_000
+MOST_UNPACKED: Final = 2 << 30  # bytes that are unpacked in all; a server without GPUs has some 30 MiB
+MOST_KEPT: Final = 128 << 20  # bytes that are kept in all
+MOST_OF_ONE: Final = 16 << 20  # bytes of a file that is kept
+_MOST_OF_HEADER: Final = 64 << 10  # bytes of a long name, or of the names and numbers of a pax header
+_MEMORY_OF_XZ: Final = 256 << 20
+_CHUNK: Final = 1 << 18
+_XZ, _GZIP = b"\xfd7zXZ\0", b"\x1f\x8b"
+_TAR_AT, _TAR = 257, b"ustar"
+_BLOCK: Final = 512
+_LOOK: Final = 64 << 10
+_OCTAL = regex(rb"[ \0]{0,12}([0-7]{0,12})[ \0]{0,12}")
+_NUMBER = regex(rb"([1-9]\d{0,5}) ")
+_FILE, _LINK, _FOLDER = frozenset({b"0", b"\0"}), b"2", b"5"
+_KINDS = {"file": b"0", "link": _LINK, "directory": _FOLDER}
+_LONG_NAME, _LONG_LINK, _PAX, _PAX_OF_ALL = b"L", b"K", b"x", b"g"
+_SPARSE = b"GNU.sparse."
+
+
+@frozen
+class Archive:
+    """What is kept of an archive, by the path below its one folder."""
+
+    top: str  # the name of that folder
+    files: Mapping[str, bytes]
+    folders: frozenset[str]
+    links: Mapping[str, str]
+    doubled: frozenset[str]  # paths that are in it twice: none of them counts
+    left_out: frozenset[str]  # too long, or no file, folder or symbolic link
+    is_whole: bool
+
+
+@frozen
+class _TarHeader:
+    """One header."""
+
+    name: str
+    kind: bytes
+    size: int
+    target: str
+    is_sparse: bool
+
+
+class _TooMuch(Exception):
+    """More than any real archive has."""
+
+
+class _Broken(Exception):
+    """Here the archive breaks off, or is none any more."""
+
+
+class _Unpacked:
+    """The tar of a packed file, as far as it can be unpacked."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content, self._at, self._total = memoryview(content), 0, 0
+        self._left, self._chunk, self._used = b"", b"", 0
+        self._xz = lzma.LZMADecompressor(lzma.FORMAT_XZ, _MEMORY_OF_XZ) if content.startswith(_XZ) else None
+        self._gzip = zlib.decompressobj(wbits=31) if content.startswith(_GZIP) else None
+
+    def read(self, size: int) -> bytes:
+        """So many bytes. Raises _Broken where there are not."""
+        return b"".join(self._read_parts(size))
+
+    def skip(self, size: int) -> None:
+        for _ in self._read_parts(size):
+            pass
+
+    def _read_parts(self, size: int) -> Iterator[bytes]:
+        while size > 0:
+            if self._used >= len(self._chunk):
+                self._chunk, self._used = self._unpack_chunk(), 0
+            part = self._chunk[self._used : self._used + size]
+            self._used += len(part)
+            size -= len(part)
+            yield part
+
+    def _unpack_chunk(self) -> bytes:
+        try:
+            part = self._unpack_next()
+        except (lzma.LZMAError, zlib.error, EOFError, MemoryError):
+            part = b""
+        self._total += len(part)
+        if self._total > MOST_UNPACKED:
+            raise _TooMuch
+        if not part:
+            raise _Broken
+        return part
+
+    def _unpack_next(self) -> bytes:
+        while True:
+            if self._xz is not None:
+                if self._xz.eof:
+                    return b""
+                data = self._take() if self._xz.needs_input else b""
+                is_over = self._xz.needs_input and not data
+                part = self._xz.decompress(data, _CHUNK)
+            elif self._gzip is not None:
+                if self._gzip.eof:
+                    return b""
+                data = self._left or self._take()
+                is_over = not data
+                part = self._gzip.decompress(data, _CHUNK)
+                self._left = self._gzip.unconsumed_tail
+            else:
+                part, is_over = self._take(), True
+            if part or is_over:
+                return part
+
+    def _take(self) -> bytes:
+        data = bytes(self._content[self._at : self._at + _CHUNK])
+        self._at += len(data)
+        return data
+
+
+def is_archive(content: bytes) -> bool:
+    """Whether a file begins as a tar, packed or not."""
+    try:
+        head = _Unpacked(content[:_LOOK]).read(_TAR_AT + len(_TAR))
+    except (_Broken, _TooMuch):
+        return False
+    return head.endswith(_TAR)
+
+
+def read_archive(content: bytes, path: str, is_wanted: Callable[[str], bool]) -> Archive:
+    """What is wanted of an archive with one folder at its top. Raises BadInput for what no program packs so."""
+    stream, kept, is_whole = _Unpacked(content), _Parts(), False
+    top = ""
+    try:
+        for member in _read_members(stream):
+            name = normpath(member.name) if len(member.name) < PATH_MAX else ""
+            first, _, place = name.partition("/")
+            if name.startswith("/") or first in {"..", ".", ""} or "\0" in name or first != (top := top or first):
+                raise _make_refusal(path, "it has files outside its one folder")
+            size = member.size
+            if place and is_wanted(place) and kept.take(place, member):
+                kept.files[place] = stream.read(size)
+                size = 0
+            stream.skip(size + -member.size % _BLOCK)
+        is_whole = True
+    except _TooMuch:
+        raise _make_refusal(path, "it holds more than any sosreport") from None
+    except _Broken:
+        pass
+    return kept.close(top, is_whole=is_whole)
+
+
+class _Parts:
+    """What was kept so far."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, bytes] = {}
+        self._links: dict[str, str] = {}
+        self._folders, self._seen, self._doubled, self._left_out = set[str](), set[str](), set[str](), set[str]()
+        self._length = 0
+
+    def take(self, place: str, member: _TarHeader) -> bool:
+        """Whether its content is to be kept. Raises _TooMuch."""
+        if place in self._seen and not (member.kind == _FOLDER and place in self._folders):
+            self._doubled.add(place)
+            return False
+        self._seen.add(place)
+        if member.kind == _FOLDER:
+            self._folders.add(place)
+        elif member.kind == _LINK:
+            self._links[place] = member.target
+        elif member.kind in _FILE and not member.is_sparse and member.size <= MOST_OF_ONE:
+            self._length += member.size
+            if self._length > MOST_KEPT:
+                raise _TooMuch
+            return True
+        else:
+            self._left_out.add(place)
+        return False
+
+    def close(self, top: str, *, is_whole: bool) -> Archive:
+        doubled = self._doubled
+        files = {place: one for place, one in self.files.items() if place not in doubled}
+        links = {place: one for place, one in self._links.items() if place not in doubled}
+        folders = frozenset(self._folders - doubled)
+        return Archive(top, files, folders, links, frozenset(doubled), frozenset(self._left_out), is_whole)
+
+
+class _FolderTree(FileTree):
+    def _limit_of(self, path: str, info: os.stat_result) -> int:
+        del path, info
+        return MOST_OF_ONE
+
+
+def read_folder(path: str, is_wanted: Callable[[str], bool], needed: str) -> Archive:
+    """What is wanted of a folder, and nothing if `needed` is no file in it. Links are not followed.
+
+    It is never taken for whole: nothing tells whether all of an archive was unpacked. Raises BadInput for one that
+    cannot be opened, or holds too much.
+    """
+    try:
+        root = HeldRoot(os.path.realpath(path), os.open(path, FOLDER_PLACE))
+    except OSError as error:
+        raise BadInput([Fault(Where(path), reason_of(error))]) from None
+    tree, kept, members = _FolderTree(root), _Parts(), 0
+    sign = tree.stat(f"/{needed}", follow=False)
+    folders = [""] if isinstance(sign, Stat) and sign.type == "file" else []
+    while folders:
+        folder = folders.pop()
+        names = tree.list(f"/{folder}")
+        for name in () if isinstance(names, (Absent, Unreadable)) else names:
+            members += 1
+            if members > MOST_MEMBERS:
+                raise _make_refusal(path, "it holds more than any sosreport")
+            place = f"{folder}/{name}" if folder else name
+            found = tree.stat(f"/{place}", follow=False)
+            if isinstance(found, (Absent, Unreadable)) or len(place) >= PATH_MAX:
+                continue
+            if found.type == "directory":
+                folders.append(place)
+            if is_wanted(place):
+                _take_of_folder(tree, kept, path, _TarHeader(place, _KINDS.get(found.type, b""), found.size, "", False))
+    return kept.close(os.path.basename(root), is_whole=False)
+
+
+def _take_of_folder(tree: FileTree, kept: _Parts, path: str, one: _TarHeader) -> None:
+    target = tree.link(f"/{one.name}") if one.kind == _LINK else ""
+    if isinstance(target, (Absent, Unreadable)):
+        return
+    try:
+        content = tree.read(f"/{one.name}") if kept.take(one.name, replace(one, target=target)) else None
+    except _TooMuch:
+        raise _make_refusal(path, "it holds more than any sosreport") from None
+    if isinstance(content, bytes):
+        kept.files[one.name] = content
+
+
+def _read_members(stream: _Unpacked) -> Iterator[_TarHeader]:
+    """The headers up to the end of the archive; what follows one is read by the caller. Raises _Broken, _TooMuch."""
+    long: dict[bytes, str] = {}
+    is_sparse = False
+    for _ in range(MOST_MEMBERS):
+        head = stream.read(_BLOCK)
+        if not head.strip(b"\0"):
+            return
+        checksum = sum(head) - sum(head[148:156]) + 8 * ord(" ")
+        if not head.startswith(_TAR, _TAR_AT) or _parse_octal(head[148:156]) != checksum:
+            raise _Broken
+        kind, size = head[156:157], _parse_octal(head[124:136])
+        if kind in {_LONG_NAME, _LONG_LINK, _PAX, _PAX_OF_ALL}:
+            if size > _MOST_OF_HEADER:
+                raise _TooMuch
+            text = stream.read(size + -size % _BLOCK)[:size]
+            if kind == _PAX:
+                for key, value in _list_pax(text):
+                    is_sparse |= key.startswith(_SPARSE)
+                    if key == b"size":
+                        raise _TooMuch  # from 8 GiB
+                    long[key] = _decode(value)
+            elif kind != _PAX_OF_ALL:
+                long[b"path" if kind == _LONG_NAME else b"linkpath"] = _decode(text.rstrip(b"\0"))
+            continue
+        name, prefix = _decode(_cut(head[:100])), _decode(_cut(head[345:500]))
+        is_posix = head[_TAR_AT : _TAR_AT + 6] == _TAR + b"\0"
+        name = long.get(b"path", f"{prefix}/{name}" if prefix and is_posix else name)
+        target = long.get(b"linkpath", _decode(_cut(head[157:257])))
+        has_content = kind in _FILE or kind == b"S"
+        yield _TarHeader(name, kind, size if has_content else 0, target, is_sparse or kind == b"S")
+        long, is_sparse = {}, False
+    raise _TooMuch
+
+
+def _list_pax(text: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Rows of a length in digits, a blank, KEY=VALUE and a line end; the length is of all that. Raises _Broken."""
+    at = 0
+    while at < len(text):
+        number = _NUMBER.match(text, at)
+        end = at + int(number[1]) if number else 0
+        if not number or not number.end() < end <= len(text) or text[end - 1 : end] != b"\n":
+            raise _Broken
+        key, _, value = text[number.end() : end - 1].partition(b"=")
+        yield key, value
+        at = end
+
+
+def _parse_octal(field: bytes) -> int:
+    """Raises _Broken for another form; GNU tar has one for numbers from 8 GiB."""
+    found = _OCTAL.fullmatch(field)
+    if not found:
+        raise _Broken
+    return int(found[1] or b"0", 8)
+
+
+def _cut(field: bytes) -> bytes:
+    return field.partition(b"\0")[0]
+
+
+def _decode(name: bytes) -> str:
+    return name.decode("utf-8", "surrogateescape")
+
+
+def _make_refusal(path: str, why: str) -> BadInput:
+    return BadInput([Fault(Where(path), why, "send the file as that program wrote it")])

@@ -1,0 +1,252 @@
+"""A sosreport (sos 4.0 to 4.11) as the record of its host: copied files, and a few answers of programs.
+
+Nothing is absent because the archive does not have it. Absent is only a name that is not in a folder which sos took
+whole, and a PCI device that a whole `lspci` does not name. What sos or `sos clean` masked is unreadable.
+
+Sources: sos 4.0 and 4.9.1 (sos/report/plugins/__init__.py, sos/archive.py, sos/cleaner); archives of both.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from datetime import datetime
+from posixpath import dirname, normpath
+from typing import TYPE_CHECKING, Any, Final
+
+from hosttune.errors import BadInput, Fault, Where
+from hosttune.frozen import frozen
+from hosttune.host.known.unit_folders import PACKAGES, SPLIT
+from hosttune.host.record import FORMAT_VERSION, KIND, encode_bytes
+from hosttune.host.support.archive import Archive, is_archive, read_archive, read_folder
+from hosttune.host.support.bug_report import FIRST_NAMESPACES, Tables, add_conclusions, make_os_release
+from hosttune.host.support.lspci import FOLDER, PciDevice, devices_in, tables_of
+from hosttune.host.support.smi import LongText, read_long
+from hosttune.regex import regex
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+_MANIFEST: Final = "sos_reports/manifest.json"
+_RELEASES = ("etc/os-release", "usr/lib/os-release")  # the first is a link, as a rule
+_SETTINGS: Final = "etc/sos/sos.conf"
+# Files of single processes, and of sos itself (/proc/self), are not of the host.
+_WANTED = regex(
+    r"sos_reports/manifest\.json$|sos_commands/(?:kernel|pci|nvidia|host|date|hardware)(?:/|$)|lib$|usr/lib/os-release$"
+    r"|(?:etc|sys|boot|run/systemd|(?:usr/)?lib/(?:sysctl\.d|modprobe\.d|systemd|udev)|proc/1)(?:/|$)"
+    r"|proc/(?!\d|self(?:/|$)|thread-self(?:/|$))"
+)
+# Folders of which sos forbids itself no part, and where root reads each file.
+_WHOLE: Final = frozenset({
+    "/etc/sysctl.d", "/etc/modprobe.d", "/etc/systemd", "/etc/security", "/etc/udev/rules.d", "/etc/pam.d",
+    "/lib/sysctl.d", "/lib/modprobe.d", SPLIT, "/lib/udev/rules.d", "/usr/lib/sysctl.d",
+    "/usr/lib/modprobe.d", PACKAGES, "/usr/lib/udev/rules.d", "/proc/driver",
+})  # fmt: skip
+_MASKED = regex(rb"(?<!\*)\*{6,10}(?!\*)")  # how plugins write what they masked
+_OF_CLEANING = regex(rb"53:4f:53:|\b10\d\.0\.0\.\d|obfuscated")  # MAC and IP addresses that `sos clean` makes up
+_VERSION = regex(r"\d{1,3}(?:\.\d{1,4}){1,3}")
+_CHASSIS = regex(r"^ {0,40}Chassis: (\w{1,20})", re.MULTILINE)
+_HOSTS: Final = frozenset({"desktop", "laptop", "convertible", "server", "tablet", "vm", "embedded"})
+_ARCHITECTURE = regex(r" (x86_64|aarch64|ppc64le) ")
+_NO_LINK = "sos_strings/"
+_SOS_MASKED: Final = "sos masked values in it"
+# nvidia-smi(1), RETURN VALUE, and 255; what timeout(1) ends has 124 or 137.
+_STATUSES_OF_SMI: Final = frozenset((*range(32), 255))
+_LEAVES_OUT = regex(r"^\s{0,20}skip[-_]files\s{0,20}=", re.MULTILINE)
+_SPELLED: Final = {
+    "nvidia-smi nvlink -s": "nvidia-smi nvlink --status",
+    "nvidia-smi nvlink -e": "nvidia-smi nvlink --errorcounters",
+}
+
+
+@frozen
+class SosReport:
+    """What a sosreport holds."""
+
+    record: Mapping[str, Any]  # as host/record.py has it
+    smi: LongText
+    answers: Mapping[str, str]  # of nvidia-smi's commands, by the command
+    script: str  # version of sos
+    collected_at: float  # seconds since 1970; 0 where nothing tells
+    is_folder: bool  # unpacked
+    is_whole: bool
+    doubled: tuple[str, ...]  # paths that are in it twice
+    has_log: bool
+    is_cleaned: bool
+    masked: int  # files in which sos masked values
+    timed_out: tuple[str, ...]  # plugins of sos that did not come to their end
+    is_safe_mode: bool = False
+
+
+@frozen
+class _Manifest:
+    plugins: Mapping[str, Mapping[str, Any]]  # that ran
+    version: str
+    command_line: str
+
+
+def is_sosreport(content: bytes) -> bool:
+    """Whether a file may be one: a tar. What is in it `read_sosreport` finds out."""
+    return is_archive(content)
+
+
+def read_sosreport(content: bytes | None, path: str, tool_version: str) -> SosReport:
+    """`content` is None for a folder. Raises BadInput for an archive of something else, or one that no sos wrote."""
+    archive = read_folder(path, _is_wanted, _MANIFEST) if content is None else read_archive(content, path, _is_wanted)
+    manifest = _read_manifest(archive)
+    if not manifest.version:
+        why = "no sosreport: it has no readable sos_reports/manifest.json (sos 4.0 and newer write it)"
+        raise BadInput([Fault(Where(path), why, "give the sosreport-*.tar.xz as sos wrote it, or a record")])
+    answers = dict(_list_answers(archive, manifest))
+    is_cleaned = "obfuscated" in path or any(map(_OF_CLEANING.search, archive.files.values()))
+    log = answers.get("dmesg", "")
+    at = _parse_time(answers.get("date --utc", ""))
+    tables, masked = _list_tables(archive, manifest, answers, is_cleaned=is_cleaned)
+    chassis = _CHASSIS.search(answers.get("hostnamectl status", "") or answers.get("hostnamectl", ""))
+    if chassis and chassis[1] in _HOSTS:  # hostnamed of systemd answered, and is not in a container
+        tables["links"] |= FIRST_NAMESPACES
+        tables["stats"]["/run/systemd/system"] = list(FOLDER)
+    queries = [{"argv": ["dmesg", "--kernel"], "status": 0, "stdout": log, "stderr": ""}] if log else []
+    if machine := _ARCHITECTURE.search(answers.get("uname -a", "")):
+        queries.append({"argv": ["uname", "-m"], "status": 0, "stdout": f"{machine[1]}\n", "stderr": ""})
+    name = tables["files"].get("/proc/sys/kernel/hostname")
+    release = next((archive.files[one] for one in _RELEASES if one in archive.files), b"")
+    record = {
+        "format_version": FORMAT_VERSION, "kind": KIND, "tool_version": tool_version, "made_at": at,
+        "name": name.strip() if isinstance(name, str) else "unknown", "machine": "", "privileged": True,
+        "persistent_only": False, "shared": False, "queries": queries,
+        "os_release": make_os_release(_decode(release)), **tables,
+    }  # fmt: skip
+    smi = {
+        _SPELLED.get(command, command): said for command, said in answers.items() if command.startswith("nvidia-smi")
+    }
+    return SosReport(
+        record=record, smi=read_long(smi.get("nvidia-smi -q", "")), answers=smi, script=manifest.version,
+        collected_at=at, is_folder=content is None, is_whole=archive.is_whole,
+        doubled=tuple(sorted(archive.doubled)), has_log=bool(log), is_cleaned=is_cleaned, masked=masked,
+        timed_out=tuple(sorted(name for name, one in manifest.plugins.items() if one.get("timeout_hit") is True)),
+    )  # fmt: skip
+
+
+def _is_wanted(place: str) -> bool:
+    return _WANTED.match(place) is not None
+
+
+def _decode(content: bytes) -> str:
+    return content.decode("utf-8", "surrogateescape")
+
+
+def _read_manifest(archive: Archive) -> _Manifest:
+    """Its version is empty where it is no manifest."""
+    nothing = _Manifest({}, "", "")
+    try:
+        said = json.loads(archive.files.get(_MANIFEST, b""))
+        plugins, version = said["components"]["report"]["plugins"], said["version"]
+    except (ValueError, RecursionError, KeyError, TypeError):
+        return nothing
+    if not (isinstance(plugins, dict) and isinstance(version, str) and _VERSION.fullmatch(version)):
+        return nothing
+    own = {name: one for name, one in plugins.items() if isinstance(one, dict)}
+    return _Manifest(own, version, str(said.get("cmdline", "")))
+
+
+def _list_rows(plugin: Mapping[str, Any], key: str) -> Iterator[Mapping[str, Any]]:
+    rows = plugin.get(key)
+    yield from (row for row in rows if isinstance(row, dict)) if isinstance(rows, list) else ()
+
+
+def _list_answers(archive: Archive, manifest: _Manifest) -> Iterator[tuple[str, str]]:
+    """What commands printed that came to their end, and of which nothing is cut, by the command."""
+    for row in (row for plugin in manifest.plugins.values() for row in _list_rows(plugin, "commands")):
+        command, place, status = row.get("exec"), row.get("filepath"), row.get("return_code")
+        if not (isinstance(command, str) and isinstance(place, str) and isinstance(status, int)):
+            continue
+        ended = status == 0 or (command.startswith("nvidia-smi ") and status in _STATUSES_OF_SMI)
+        content = archive.files.get(place, b"") if ended and not row.get("truncated") else b""
+        if content:
+            yield command, _decode(content)
+
+
+def _parse_time(date: str) -> float:
+    """Of `date --utc`, in the C locale in which sos starts programs."""
+    try:
+        text = " ".join(date.split()).replace(" UTC ", " +0000 ")
+        return max(datetime.strptime(text, "%a %b %d %H:%M:%S %z %Y").timestamp(), 0.0)
+    except (ValueError, OverflowError):
+        return 0.0
+
+
+def _list_tables(
+    archive: Archive, manifest: _Manifest, answers: Mapping[str, str], *, is_cleaned: bool
+) -> tuple[Tables, int]:
+    """The tables of a record, and in how many files sos masked values."""
+    tables: Tables = {name: {} for name in ("files", "links", "listings", "stats", "lstats")}
+    files = tables["files"]
+    masked = 0
+    for place, content in archive.files.items():
+        if not place.startswith("sos_"):
+            why = _why_not_told(place, content, is_cleaned=is_cleaned)
+            masked += why == _SOS_MASKED
+            files[f"/{place}"] = {"unreadable": f"/{place}: {why}"} if why else encode_bytes(content)
+    if not is_cleaned:
+        _add_links(archive, tables)
+    settings = _decode(archive.files.get(_SETTINGS, b""))
+    is_filtered = "--skip-files" in manifest.command_line or _LEAVES_OUT.search(settings)
+    if archive.is_whole and not (is_cleaned or archive.doubled or is_filtered):
+        tables["listings"] |= _list_folders(archive, manifest)
+    if shown := answers.get("lspci -nnvv"):
+        devices = tuple(_add_config(one, archive) for one in devices_in(shown))
+        for name, own in tables_of(devices).items() if devices else ():
+            tables[name] |= own
+    modules = files.get("/proc/modules")
+    add_conclusions(
+        tables, modules=modules if isinstance(modules, str) else "", cpuinfo=str(files.get("/proc/cpuinfo", "")),
+        log=answers.get("dmesg", ""), dmidecode=answers.get("dmidecode", ""), has_smi="nvidia-smi -q" in answers,
+    )  # fmt: skip
+    return tables, masked
+
+
+def _why_not_told(place: str, content: bytes, *, is_cleaned: bool) -> str:
+    """Why a copied file is not what is on the host; empty if it is."""
+    if place.startswith(("proc/", "sys/")):
+        return "" if content else "it is empty in this sosreport"
+    if is_cleaned:
+        return "sos clean masks names and addresses in such files"
+    return _SOS_MASKED if _MASKED.search(content) else ""
+
+
+def _add_links(archive: Archive, tables: Tables) -> None:
+    """A link that was absolute is relative to the archive: the place that it leads to is the same."""
+    for place, target in archive.links.items():
+        text = "/" + normpath(f"/{dirname(place)}/{target}").lstrip("/")
+        if place.startswith("sos_"):
+            continue
+        if _NO_LINK in text:
+            tables["files"][f"/{place}"] = {"unreadable": f"/{place}: sos kept only its end"}
+        else:
+            tables["links"][f"/{place}"] = text
+
+
+def _add_config(device: PciDevice, archive: Archive) -> PciDevice:
+    domain, bus, function = device.slot.split(":")
+    config = archive.files.get(f"proc/bus/pci/{bus}/{function}", b"") if domain == "0000" else b""
+    return replace(device, config=config[:4096]) if len(config) >= 64 else device
+
+
+def _list_folders(archive: Archive, manifest: _Manifest) -> dict[str, list[str]]:
+    """The folders that sos took whole, and those below them."""
+    taken = {
+        row["specification"].rstrip("/")
+        for plugin in manifest.plugins.values() if plugin.get("timeout_hit") is False
+        for row in _list_rows(plugin, "files") if isinstance(row.get("specification"), str)
+    } & _WHOLE  # fmt: skip
+    usr = "/usr" if archive.links.get("lib") in {"usr/lib", "/usr/lib"} else ""
+    roots = tuple(usr + path if path.startswith("/lib/") else path for path in taken)
+    found: dict[str, set[str]] = {f"/{place}": set() for place in archive.folders if f"/{place}".startswith(roots)}
+    for place in (*archive.files, *archive.links, *archive.folders, *archive.left_out):
+        folder, _, name = f"/{place}".rpartition("/")
+        if folder in found:
+            found[folder].add(name)
+    is_below = tuple(f"{root}/" for root in roots)
+    return {path: sorted(names) for path, names in found.items() if path in roots or path.startswith(is_below)}
