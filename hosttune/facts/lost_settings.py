@@ -17,13 +17,15 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, attempt, lazy
 from hosttune.facts.commands import RC_LOCAL
+from hosttune.facts.kernel.grub_arguments import FOLDER as GRUB_FOLDER
+from hosttune.facts.kernel.grub_arguments import Arguments, add_up_arguments, arguments_of, read_files
 from hosttune.facts.kernel.module_options import same_value
 from hosttune.facts.kernel.modules_at_boot import ON_COMMAND_LINE, kept_out_at_boot, modules_at_boot
 from hosttune.facts.kernel.sysctl_at_boot import CONF
 from hosttune.facts.kernel.sysfs_at_boot import udev_writes
 from hosttune.facts.limits.session_limits import ITEMS
 from hosttune.facts.placed import Placed
-from hosttune.facts.precedence import LIMITS, MODPROBE, SYSCTL, TMPFILES, UDEV, find_losers, unit_order
+from hosttune.facts.precedence import LIMITS, MODPROBE, SYSCTL, TMPFILES, UDEV, FileOrder, find_losers, unit_order
 from hosttune.facts.reading import drop_in_texts, hint, names_in, read_texts
 from hosttune.facts.services.systemd_config import files_of
 from hosttune.facts.services.unit_files import UnitFiles, is_mask, parse_assignments
@@ -40,7 +42,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from hosttune.facts import Facts
-    from hosttune.facts.precedence import FileOrder
     from hosttune.host.door import Reader
 
 # Sysctls that are there once a module is loaded (sysctl.d(5), example 2). Others that start late write them as well.
@@ -69,6 +70,9 @@ _UNIT_FOLDERS = tuple(f".{kind}.d" for kind in ("service", "socket", "mount", "s
 _BARE = regex(r"[A-Za-z0-9][A-Za-z0-9_@-]{0,254}")
 _PUT_AWAY = regex(r"(?i)readme|bac?k(?:up)?$|old$|orig|disabled|off$|save|example|sample|template")
 _ALIAS = regex(r"(?m)^[ \t]*(?:alias|install)[ \t]+([\w-]{1,64})[ \t]")
+_GRUB = FileOrder(GRUB_FOLDER, ".cfg")
+# Arguments that images of distributions leave in /etc/default/grub, and that cost nobody anything.
+_IDLE = frozenset({"quiet", "splash", "console", "nosplash", "rhgb", "vt.handoff"})
 _PROGRAMS = ("coredump.conf", "journald.conf", "logind.conf", "oomd.conf", "sleep.conf", "system.conf")
 
 
@@ -134,6 +138,7 @@ def _find_files(reader: Reader, facts: Facts) -> Iterator[LostFile]:
     yield from _misnamed(reader, facts)
     yield from _unknown_sysctls(reader, facts)
     yield from _rc_local(reader, facts)
+    yield from _find_dropped_arguments(reader, facts)
     for (path, other), rows in found.items():
         order = rows[0][0].order
         yield LostFile(
@@ -341,6 +346,38 @@ def _rc_local(reader: Reader, facts: Facts) -> Iterator[LostFile]:
         way_out = f"read it; then, if it is meant: sudo chmod 755 {RC_LOCAL}\nif it is not: remove it"
         why, owner = "it is not executable, so systemd does not run it", facts.file_owners[RC_LOCAL].name
         yield LostFile(RC_LOCAL, (), (), owner, "", "", False, RC_LOCAL, why=why, way_out=way_out)
+
+
+def _find_dropped_arguments(reader: Reader, facts: Facts) -> Iterator[LostFile]:
+    """Arguments of the kernel that a later file of GRUB's settings drops, as it assigns without what was there before.
+    Images and installers bring such files, which no package has (hetzneronline/installimage#39); so each counts, but
+    for arguments that the later file gives another value.
+    """
+    files, told = attempt(read_files, reader), attempt(arguments_of, reader)
+    if not isinstance(files, tuple) or not isinstance(told, Arguments):
+        return
+    kept = {_key_of(one) for one in told.all}
+    for last in told.afresh:
+        before = [one for one in files if one[0] < last.path]  # grub, then grub.d/*.cfg by name
+        rows = [one for one in add_up_arguments(before).default if _key_of(one) not in kept | _IDLE]
+        for path in dict.fromkeys(one.path for one in rows):
+            lost = {one.value: one.line for one in rows if one.path == path}
+            words, better, owner = " ".join(lost), _GRUB.path_over(last.path), facts.file_owners[path]
+            if owner.decides:
+                why = f"{last.place} sets GRUB_CMDLINE_LINUX_DEFAULT anew, without {words}"
+                value = f'GRUB_CMDLINE_LINUX_DEFAULT="$GRUB_CMDLINE_LINUX_DEFAULT {words}"'
+                way_out = (
+                    f"if it is needed, have {better} say: {value}\n"
+                    "then: sudo update-grub, and reboot when nothing runs\n"
+                    f"if it is not: take it out of {path}"
+                )
+                yield LostFile(
+                    path, tuple(lost), tuple(lost.values()), owner.name, "", "", False, better, why=why, way_out=way_out
+                )  # fmt: skip
+
+
+def _key_of(one: Placed) -> str:
+    return one.value.partition("=")[0]
 
 
 def is_misread(key: str, value: str) -> bool:

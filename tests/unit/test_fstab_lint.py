@@ -147,6 +147,7 @@ LINES = [  # code, level, line, words of the message, words of the way out
     ("unknown-type", "error", "/dev/x /data EXT4 defaults 0 2", "case-sensitive", "write ext4"),
     ("unknown-type", "error", "/dev/x /data etx4 defaults 0 2", "has a type `etx4`", "is ext4 meant?"),
     ("unknown-type", "error", "/dev/x /data xsf defaults 0 2", "has a type `xsf`", "is xfs meant?"),
+    ("unknown-type", "error", "//nas/x /data smbfs rw 0 0", "have no type `smbfs`", "write cifs"),
     ("unknown-type", "warning", "/dev/x /data ext5 defaults 0 2", "has a type `ext5`", "meant?"),
     ("unknown-type", "warning", "/dev/x /data scoutfs defaults 0 2", "emergency shell", "/sbin/mount.scoutfs"),
     ("no-bind", "error", "/a /data none defaults 0 0", "without the option `bind`", "write `none bind`"),

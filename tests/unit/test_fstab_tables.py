@@ -23,6 +23,7 @@ TAKEN = [
     ("btrfs", "rescue=usebackuproot:nologreplay"), ("btrfs", "subvol=@/x"), ("vfat", "utf8=1"), ("vfat", "umask=0077"),
     ("msdos", "umask=0077"), ("nfs4", "vers=4.2"), ("nfs", "nordirplus"), ("tmpfs", "huge=advise"),
     ("overlay", "lowerdir=/a:/b"), ("fuse.sshfs", "anything=1"), ("auto", "whatever"), ("zfs", "zfsutil"),
+    ("cifs", "sec=ntlmssp"), ("smb3", "sec=krb5i"), ("cifs", "cruid=1000"), ("cifs", "mfsymlinks"),
 ]  # fmt: skip
 REFUSED = [
     ("ext4", "commit"), ("ext4", "commit="), ("ext4", "commit=5s"), ("ext4", "errors=foo"), ("ext4", "inode64"),
@@ -31,6 +32,7 @@ REFUSED = [
     ("btrfs", "compress=lz4"), ("btrfs", "rescue=x"), ("btrfs", "grpid"), ("btrfs", "commit=-1"), ("btrfs", "subvol="),
     ("vfat", "umask=9"), ("vfat", "user_xattr"), ("nfs", "rsize=1M"), ("nfs4", "vers=5"), ("tmpfs", "discard"),
     ("overlay", "index=1"), ("ext4", "context="),
+    ("cifs", "sec=ntlm"), ("smb3", "sec=lanman"),
 ]  # fmt: skip
 
 

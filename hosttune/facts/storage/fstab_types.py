@@ -41,6 +41,8 @@ KNOWN = (
     ON_DISK | NETWORK_TYPES | OF_HYPERVISORS | _SYSTEMD_REMOTE | {"swap", "auto", "none"}
     | frozenset(_MEMORY.split()) | frozenset(_PROGRAMS.split())
 )  # fmt: skip
+# Types that no supported kernel has, by the version that took them out, and what serves the same source.
+GONE_TYPES = {"smbfs": ("2.6.37", "cifs"), "ncpfs": ("4.17", "")}
 _PREFIXES = ("fuse.", "fuseblk.")
 
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
-from hosttune.facts.storage.fstab_types import KNOWN, MOVES, NO_TYPE, ON_DISK, PROPAGATION, is_known
+from hosttune.facts.storage.fstab_types import GONE_TYPES, KNOWN, MOVES, NO_TYPE, ON_DISK, PROPAGATION, is_known
 from hosttune.facts.storage.fstab_typing import ESCAPED, blank_in_name, find_typographic
 from hosttune.facts.storage.fstab_words import GENERIC
 from hosttune.facts.storage.mounts import LOCAL_TYPES
@@ -127,6 +127,11 @@ def _is_list(fstype: str) -> bool:
 
 
 def _one_type(fstype: str) -> Iterator[FieldFault]:
+    if fstype in GONE_TYPES:
+        since, instead = GONE_TYPES[fstype]
+        todo = f"write {instead}" if instead else "take the line out"
+        yield FieldFault("unknown-type", f"Linux {since} and later have no type `{fstype}`", todo)
+        return
     if is_known(fstype) or fstype in NO_TYPE:
         return
     small = fstype.lower()

@@ -118,7 +118,10 @@ source=s tcp udp timeo=u [no]trunkdiscovery v2 v3 v4 v4.0 v4.1 v4.2 write={lazy|
 hostname=s mountvers=u remoteports=s localports=s spread_reads spread_writes
 """,
 }
-_ALIASES = {"nfs4": "nfs", "msdos": "vfat"}
+_ALIASES = {"nfs4": "nfs", "msdos": "vfat", "smb3": "cifs"}
+# Types of which some words alone are known here: any other word is left to the program. Linux 5.15 took NTLM and weaker
+# out (commit 76a3c92ec9e0; cifs_secflavor_tokens of fs/smb/client/fs_context.c).
+_IN_PART = {"cifs": "sec={krb5|krb5i|krb5p|ntlmssp|ntlmsspi|ntlmv2|ntlmv2i|none}"}
 # Words of mount(8) itself that take a value; all others of GENERIC take none (libmount/src/optmap.c).
 _VALUED = frozenset({"user", "loop"})
 _NEEDING = frozenset({
@@ -189,7 +192,8 @@ TAKEN = Reply(KernelAnswer.TAKEN)
 @lru_cache(maxsize=32)
 def find_table(fstype: str) -> dict[str, OptionSpec] | None:
     """The options of a type by name; None for a type whose options are not known here."""
-    text = _TABLES.get(_ALIASES.get(fstype, fstype))
+    name = _ALIASES.get(fstype, fstype)
+    text = _TABLES.get(name, _IN_PART.get(name))
     if text is None:
         return None
     found: dict[str, OptionSpec] = {}
@@ -232,6 +236,8 @@ def find_reply(fstype: str, word: str) -> Reply:
     if not word or name.startswith(_PREFIXES) or known is None:
         return TAKEN
     spec = known.get(name)
+    if spec is None and _ALIASES.get(fstype, fstype) in _IN_PART:
+        return TAKEN
     if spec is None:
         return _of_all(fstype, word, name, value if equals else None)
     bad = _value_fault(name, spec, value if equals else None)
