@@ -118,10 +118,10 @@ source=s tcp udp timeo=u [no]trunkdiscovery v2 v3 v4 v4.0 v4.1 v4.2 write={lazy|
 hostname=s mountvers=u remoteports=s localports=s spread_reads spread_writes
 """,
 }
-_ALIASES = {"nfs4": "nfs", "msdos": "vfat", "smb3": "cifs"}
+_ALIASES = {"nfs4": "nfs", "msdos": "vfat"}
 # Types of which some words alone are known here: any other word is left to the program. Linux 5.15 took NTLM and weaker
 # out (commit 76a3c92ec9e0; cifs_secflavor_tokens of fs/smb/client/fs_context.c).
-_IN_PART = {"cifs": "sec={krb5|krb5i|krb5p|ntlmssp|ntlmsspi|ntlmv2|ntlmv2i|none}"}
+_IN_PART = dict.fromkeys(("cifs", "smb3"), "sec={krb5|krb5i|krb5p|ntlmssp|ntlmsspi|ntlmv2|ntlmv2i|none}")
 # Words of mount(8) itself that take a value; all others of GENERIC take none (libmount/src/optmap.c).
 _VALUED = frozenset({"user", "loop"})
 _NEEDING = frozenset({
@@ -192,8 +192,7 @@ TAKEN = Reply(KernelAnswer.TAKEN)
 @lru_cache(maxsize=32)
 def find_table(fstype: str) -> dict[str, OptionSpec] | None:
     """The options of a type by name; None for a type whose options are not known here."""
-    name = _ALIASES.get(fstype, fstype)
-    text = _TABLES.get(name, _IN_PART.get(name))
+    text = _IN_PART[fstype] if fstype in _IN_PART else _TABLES.get(_ALIASES.get(fstype, fstype))
     if text is None:
         return None
     found: dict[str, OptionSpec] = {}
@@ -236,7 +235,7 @@ def find_reply(fstype: str, word: str) -> Reply:
     if not word or name.startswith(_PREFIXES) or known is None:
         return TAKEN
     spec = known.get(name)
-    if spec is None and _ALIASES.get(fstype, fstype) in _IN_PART:
+    if spec is None and fstype in _IN_PART:
         return TAKEN
     if spec is None:
         return _of_all(fstype, word, name, value if equals else None)
