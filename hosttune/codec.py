@@ -256,7 +256,7 @@ class _Decoder:
             return self.word(wanted, data, path)
         if dataclasses.is_dataclass(wanted):
             return self.record(wanted, data, path)
-        if wanted is float and type(data) is int:
+        if wanted is float and type(data) is int and abs(data) < 1 << 1023:
             return float(data)
         if type(data) is str and hasattr(wanted, "of_text"):
             data = wanted.of_text(data)

@@ -456,7 +456,13 @@ def _repair_of_cause(error: BuildError, kernel: str) -> str:
         NO_HEADERS: f"bring the kernel's headers back whole: {again}",
         NEWER_RELEASE: f"the headers of {kernel} are made for a newer release than this one: boot a kernel of this "
         "release's own archive, and remove that one with its headers",
-        NO_KEY: "make the key that modules are signed with: sudo update-secureboot-policy --new-key",
+        # Ubuntu's shim-signed; elsewhere DKMS makes its own key (dkms(8)).
+        NO_KEY: "make the key that modules are signed with: "
+        + (
+            "sudo update-secureboot-policy --new-key"
+            if "shim-signed" in error.words
+            else "sudo dkms generate_mok\nsudo mokutil --import /var/lib/dkms/mok.pub"
+        ),
         NO_TOOL: f"bring what builds it: sudo apt-get install {quote(_package_of(error.compiler))}",
     }
     return ways[error.cause]

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from difflib import get_close_matches
-from shlex import quote
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, attempt, lazy
@@ -35,6 +34,7 @@ from hosttune.facts.storage.kernel_types import is_older_than_boot, read_modules
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
 from hosttune.host.known.unit_folders import ADMIN
+from hosttune.quoting import quote
 from hosttune.regex import regex
 from hosttune.values import ABSENT
 
@@ -272,7 +272,7 @@ def _not_there(reader: Reader, facts: Facts) -> Iterator[LostFile]:
         steps = (
             "if it is needed: install the package that brings it (of DKMS: dkms status)",
             f"have the kernel know it: sudo depmod {quote(release)}",
-            f"if it is not: take it out of {path}",
+            f"if it is not: take it out of {quote(path)}",
         )
         owner = facts.file_owners[path].name
         yield LostFile(
@@ -369,7 +369,7 @@ def _find_dropped_arguments(reader: Reader, facts: Facts) -> Iterator[LostFile]:
                 way_out = (
                     f"if it is needed, have {better} say: {value}\n"
                     "then: sudo update-grub, and reboot when nothing runs\n"
-                    f"if it is not: take it out of {path}"
+                    f"if it is not: take it out of {quote(path)}"
                 )
                 yield LostFile(
                     path, tuple(lost), tuple(lost.values()), owner.name, "", "", False, better, why=why, way_out=way_out

@@ -70,7 +70,7 @@ _PROPERTY = regex(
     rf"(?P<name>^[ \t]*(?:[\w-]{{1,80}}\.){{1,9}}[\w-]{{0,80}}{_WORDS}[ \t]+)(?![=:\s]|{_HARMLESS}).+", re.IGNORECASE
 )
 # `Acquire::x::Password "value";` of apt.conf(5), and alike.
-_SPACED = regex(rf"(?P<name>{_WORDS}\d?[ \t]{{1,9}}\")(?!\(masked\)\")[^\"\n]+(?=\")", re.IGNORECASE)
+_SPACED = regex(rf"(?P<name>{_WORDS}\d?[ \t]{{1,9}}\")(?!\(masked\)\")[^\"\n]{{4,}}(?=\";)", re.IGNORECASE)
 _ELEMENT = regex(rf"(?P<name><[\w:.-]{{0,64}}{_WORDS}\d?>)[^<]+(?=<)", re.IGNORECASE)
 # A name and its value as two entries, of Kubernetes and Hadoop.
 _PAIR = regex(
@@ -256,8 +256,17 @@ def _mask_read(text: str) -> str:
     return _SHAPES.sub(MASK, text)
 
 
+# A line of a key: base64 with what surrounds it in YAML, shell and C, or a header.
+_OF_KEY = regex(
+    r"[ \t>|#*\"']*(?:-[ \t]+)?"
+    r"(?:[A-Za-z0-9+/=_\\-]+[ \t\"',;]*|(?:Proc-Type|DEK-Info|Version|Comment|Hash): [^\n]{0,200})?"
+)
+
+
 def _without_blocks(text: str) -> str:
-    """Text without the keys between -----BEGIN and -----END lines; one without an end goes on to that of the text."""
+    """Text without the keys that begin with -----BEGIN: the rest of that line, and the lines behind it that can be of a
+    key (RFC 7468), up to the -----END line. Any other line ends it: in a log, names of users may hold both marks.
+    """
     if "-----BEGIN " not in text:
         return text
     kept: list[str] = []
@@ -265,8 +274,20 @@ def _without_blocks(text: str) -> str:
     while begin := _BLOCK.search(text, position):
         kept += (text[position : begin.end()], f"\n{MASK}")
         end = f"-----END {begin[1]}-----"
-        place = text.find(end, begin.end())
-        position = len(text) if place < 0 else place + len(end)
+        line = text.find("\n", begin.end())
+        line = len(text) if line < 0 else line
+        place = text.find(end, begin.end(), line)
+        position = line if place < 0 else place + len(end)
+        while place < 0 and position < len(text):
+            line = text.find("\n", position + 1)
+            line = len(text) if line < 0 else line
+            place = text.find(end, position, line)
+            if place >= 0:
+                position = place + len(end)
+            elif _OF_KEY.fullmatch(text, position + 1, line):
+                position = line
+            else:
+                break
     return "".join((*kept, text[position:]))
 
 

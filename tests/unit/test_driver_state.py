@@ -989,7 +989,7 @@ def test_module_of_another_maker_that_stops_the_packages_of_a_kernel_is_named():
     assert "bring a newer version of v4l2loopback in the way it came" in state.way_out
     packaged = host(half=kernel, failed_others=failed, names=("v4l2loopback-dkms",))
     way = states(packaged)[0].way_out
-    assert "or do without it: sudo apt-get remove v4l2loopback-dkms\nsudo dpkg --configure -a" in way
+    assert "or do without it, on all kernels: sudo apt-get remove v4l2loopback-dkms\nsudo dpkg --configure -a" in way
     other = (replace(failed[0], kernel="6.8.0-99-generic"),)
     assert "could not build" not in states(host(half=kernel, failed_others=other))[0].evidence
 
@@ -1188,3 +1188,15 @@ def test_installer_on_proxmox_ve_is_no_trouble(dkms, way):
     assert "nvidia-uninstall" not in str(found)
     assert ("runfile" in found) is bool(way)
     assert way is None or way in found["runfile"]
+
+
+def test_module_that_holds_data_is_never_advised_away():
+    """A root or pools on ZFS are gone with its package, for the running kernel, too."""
+    failed = tuple(DkmsBuild(name, "2.2.2", NEXT, is_installed=False, failed=True) for name in ("zfs", "v4l2loopback"))
+    facts = host(
+        half="linux-headers-6.8.0-71-generic", failed_others=failed, boot={"next_kernel": KERNEL}, names=("zfs-dkms",)
+    )
+    way = states(facts)[0].way_out
+    assert "remove" not in way
+    assert "keep zfs-dkms, and boot the kernels that have its module, until a newer version builds" in way
+    assert "bring a newer version of v4l2loopback in the way it came" in way

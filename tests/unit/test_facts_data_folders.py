@@ -200,3 +200,11 @@ def test_folders_of_containers_of_docker_are_found_by_their_mounts(rows, expecte
         },
     )
     assert [one.path for one in facts.data_folders.running if one.service == "a container of Docker"] == expected
+
+
+def test_path_in_the_line_of_a_unit_is_quoted():
+    """The data root of a record or an image: what stands behind the command may be pasted with it."""
+    content = {"/etc/docker/daemon.json": '{"data-root": "/data/d$(id)%h"}'}
+    assert describe_guard(find_writers(host("docker.service", **content), ("/data",))) == (
+        "let it wait for the disk, in [Unit]: sudo systemctl edit docker.service: RequiresMountsFor='/data/d$(id)%%h'"
+    )

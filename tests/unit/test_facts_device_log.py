@@ -3,10 +3,12 @@
 import pytest
 
 from hosttune.facts import Facts, UnknownFact
-from hosttune.facts.kernel.device_log import ResetDrive, amd_faults_in, mlx5_faults_in, resets_in
+from hosttune.facts.kernel.device_log import ResetDrive, amd_faults_in, denied_in, mlx5_faults_in, resets_in
 from hosttune.facts.kernel.kernel_log import DMESG, JOURNAL
 from hosttune.facts.limits.host_tables import files_in, may_be_own
 from tests.unit.fake_reader import FakeReader
+
+A, B = "0a1b2c3d-1111-4222-8333-444455556666", "bbbbbbbb-1111-4222-8333-444455556666"
 
 NOW = 1_780_000_000.0
 HEAD = "[    0.000000] Linux version 6.8.0-60-generic (buildd@lcy02)\n"
@@ -81,3 +83,16 @@ def test_table_that_a_user_fills_pushes_out_no_other_line():
     assert [one.name for one in log.reset_drives] == ["nvme3"]
     assert (set(log.mlx5_faults), log.evicted_by) == ({"0000:65:01.0"}, ("a-OST0002",))
     assert log.conntrack_full == 500
+
+
+@pytest.mark.parametrize(
+    ("texts", "left"),
+    [
+        ((f"ceph: [{A} 100]: mds0 reconnect denied", f"libceph: client200 fsid {B}"), ("mds0",)),
+        ((f"ceph: [{A} 100]: mds0 reconnect denied", f"libceph: client200 fsid {A}"), ()),
+        (("ceph: mds0 reconnect denied", f"libceph: client200 fsid {A}"), ()),
+        ((f"libceph: client1 fsid {A}", "ceph: mds0 reconnect denied", f"libceph: client2 fsid {B}"), ("mds0",)),
+    ],
+)
+def test_client_of_another_cluster_of_ceph_ends_no_denial(texts, left):
+    assert denied_in(texts) == left

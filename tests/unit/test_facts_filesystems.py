@@ -119,3 +119,10 @@ def test_volume_group_of_a_user_does_not_hide_one_that_is_not_active():
     found = filesystems(files=files, queries={LSBLK: json.dumps({"blockdevices": rows})})
 
     assert [one.paths for one in found.idle] == [("/dev/sdb",)]
+
+
+def test_label_with_a_line_break_stays_on_its_line():
+    rows = [{**ROWS[1], "label": "a\nsudo sh /tmp/x", "uuid": "b7\n1f"}]
+    (found,) = udev(json.dumps({"blockdevices": rows})).all
+    assert "\n" not in "".join((found.path, *map(str, found.tags)))
+    assert any("a\\x0asudo sh /tmp/x" in str(tag) for tag in found.tags)

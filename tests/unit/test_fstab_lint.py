@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hosttune.facts.storage.fstab_lines import line_problem, parse
-from hosttune.facts.storage.fstab_options import mask_options
+from hosttune.facts.storage.fstab_options import hide_secrets, mask_options
 from hosttune.facts.storage.fstab_types import needs_network
 from hosttune.facts.storage.mounts import name_effective_type
 from hosttune.resources.storage import fstab_cycles
@@ -589,3 +589,10 @@ def test_target_in_a_command_is_quoted():
 ])  # fmt: skip
 def test_old_name_of_the_shared_memory(line, is_told):
     assert ("old-shm" in [one.code for one in lint(parse(line.encode() + b"\n"))]) is is_told
+
+
+def test_password_with_a_quote_takes_no_quote_of_a_command():
+    line = b"a /m'$(id)\\040# fuse password='\"' 0 0"
+    said = hide_secrets(line, "mount '/m'\"'\"'$(id) #' takes the first of them")
+    assert "$(id)" not in said or said.count("'") % 2 == 0
+    assert said.startswith("something is wrong with this line")

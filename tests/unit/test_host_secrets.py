@@ -429,3 +429,21 @@ def test_secret_in_quotes_within_quotes_is_masked_up_to_its_own(text):
 def test_no_secret_in_quotes_within_quotes_is_left():
     for text in (r'X="{\"password\": \"yes\"}"', r'X="{\"password\": {\"a\": 1}}"'):
         assert mask_text(text) == text
+
+
+@pytest.mark.parametrize(
+    "mark", ["-----BEGIN PRIVATE KEY-----", "-----BEGIN PRIVATE KEY----- x -----END PRIVATE KEY-----"]
+)
+def test_name_of_a_user_that_looks_like_a_key_hides_no_line_of_a_log(mark):
+    """A control group is called as its user likes, and the kernel names it; what lies between two such lines stays."""
+    oom = f"1779990010.1 kernel: oom-kill:constraint=CONSTRAINT_NONE,task_memcg=/user.slice/{mark},task=python3"
+    end = "1779990030.1 kernel: oom-kill:constraint=CONSTRAINT_NONE,task_memcg=/user.slice/-----END PRIVATE KEY-----"
+    fault = "1779990020.1 kernel: NVRM: Xid (PCI:0000:1b:00): 79, pid=4711, GPU has fallen off the bus."
+    assert fault in mask_text(f"{oom}\n{fault}\n{end}\n{fault}").split("\n")
+    assert mask_text(f"{oom}\n{fault}\n{end}").count("Xid") == 1
+
+
+def test_key_ends_where_no_line_of_a_key_follows():
+    text = f"key: |\n  -----BEGIN RSA PRIVATE KEY-----\n  Proc-Type: 4,ENCRYPTED\n\n  {S}\n  {S}==\nname: x y\n"
+    assert S not in mask_text(text)
+    assert "name: x y" in mask_text(text)

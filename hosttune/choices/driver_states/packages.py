@@ -57,6 +57,14 @@ def in_part(facts: Facts) -> Told | None:
     )
 
 
+# Modules of other makers that hold data or a network: file systems, block devices, network cards.
+_HOLDS_DATA = (
+    "zfs", "spl", "drbd", "lustre", "bcachefs", "beegfs", "openafs", "gpfs", "mlnx", "mlx5", "iser", "srp", "isert",
+    "kernel-mft", "ena", "efa", "gdrdrv", "knem", "xpmem", "igb", "ixgbe", "i40e", "ice", "r8125", "r8168",
+    "vmware", "wireguard",
+)  # fmt: skip
+
+
 def others_broken(facts: Facts) -> Told | None:
     """Packages that are no part of the driver: they do not keep it from working, and apt from every other change."""
     broken = facts.packages.broken
@@ -81,10 +89,15 @@ def others_broken(facts: Facts) -> Told | None:
         mend = f"bring a newer version of {', '.join(one.name for one in failed)} in the way it came"
         return said, f"{see}\n{mend}\nsudo dpkg --configure -a"
     names = join(known)
-    return said, (
-        f"{see}\ntake a newer version: sudo apt-get update && sudo apt-get install {names}\n"
-        f"or do without it: sudo apt-get remove {names}\nsudo dpkg --configure -a"
-    )
+    steps = [see, f"take a newer version: sudo apt-get update && sudo apt-get install {names}"]
+    if by_hand := [one.name for one in failed if f"{one.name}-dkms" not in known]:
+        steps.append(f"bring a newer version of {', '.join(by_hand)} in the way it came")
+    needed = [name for name in known if name.removesuffix("-dkms").startswith(_HOLDS_DATA)]
+    if needed:  # the package goes for the running kernel, too: with it pools, a root on them, or the network
+        steps.append(f"keep {join(needed)}, and boot the kernels that have its module, until a newer version builds")
+    if spare := [name for name in known if name not in needed]:
+        steps.append(f"or do without it, on all kernels: sudo apt-get remove {join(spare)}")
+    return said, "\n".join((*steps, "sudo dpkg --configure -a"))
 
 
 def _failed_others(facts: Facts, broken: Iterable[Package]) -> tuple[DkmsBuild, ...]:

@@ -43,7 +43,7 @@ _NEWER_LIBRARY = regex(r"/libc\.so\.6: version .GLIBC_[\d.]{1,8}. not found")
 # make, a shell, or env on a program that is not here: `make[3]: gcc-13: No such file or directory`.
 _NO_PROGRAM = regex(
     r"(?:make(?:\[\d{1,2}\])?|(?:/bin/)?sh: (?:line )?\d{1,5}|env|/usr/bin/env): ['\u2018]?"
-    r"((?:[a-z0-9_]{1,16}-linux-gnu-)?(?:gcc|cc|ld|make|bc|flex|bison|objtool|pahole)(?:-\d{1,2})?)['\u2019]?: "
+    r"((?:[a-z0-9_]{1,16}-linux-gnu-)?(?:gcc|cc|ld|make|bc|flex|bison|pahole)(?:-\d{1,2})?)['\u2019]?: "
     r"(?:No such file or directory|not found|[Cc]ommand not found)"
 )
 _ERRORS = (
@@ -88,7 +88,7 @@ def error_in(log: str, config: Callable[[], str] = str) -> BuildError:
             return BuildError(_cut_to_error(line), cause, _format_match(built_by) or compiler_of(config()))
         if cause:
             return BuildError(_cut_to_error(line) or line.strip()[:_LONGEST], cause)
-        if match := _NO_PROGRAM.match(line):
+        if (match := _NO_PROGRAM.match(line)) and not (match[1] == "pahole" and " error: " in log):
             return BuildError(line.strip()[:_LONGEST], NO_TOOL, match[1])
         if _NEWER_LIBRARY.search(line):
             return BuildError(line.strip()[:_LONGEST], NEWER_RELEASE)

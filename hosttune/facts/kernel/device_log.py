@@ -57,9 +57,9 @@ _LUSTRE_LINK = regex(
 )
 # fs/ceph/mds_client.c (handle_session), net/ceph/ceph_common.c; newer kernels name cluster and client before it.
 _CEPH = regex(
-    r"ceph: (?:\[[0-9a-f-]{36} \d{1,20}\]: )?(?:(mds\d{1,5}) (?:reconnect denied|rejected session)"
+    r"ceph: (?:\[([0-9a-f-]{36}) \d{1,20}\]: )?(?:(mds\d{1,5}) (?:reconnect denied|rejected session)"
     r"|auto reconnect after )"
-    r"|libceph: client\d{1,20} fsid "
+    r"|libceph: client\d{1,20} fsid ([0-9a-f-]{36})"
 )
 # megasas_decode_evt() of drivers/scsi/megaraid: number, time, locale and class, then the words of the firmware.
 _VOLUME = regex(
@@ -161,12 +161,22 @@ def _mounts_ceph(facts: Facts) -> bool:
 
 
 def denied_in(texts: Iterable[str]) -> tuple[str, ...]:
-    """Metadata servers of CephFS that threw this client out, since the kernel made its last client, as for a mount."""
-    found: dict[str, None] = {}
+    """Metadata servers of CephFS that threw this client out, since the kernel made its last client of their cluster, as
+    for a mount. Older kernels name no cluster there: then a client ends it where all clients are of one cluster.
+    """
+    found: dict[tuple[str, str], None] = {}
+    clusters: set[str] = set()
     for text in texts:
-        if match := _CEPH.match(text):
-            found = {**found, match[1]: None} if match[1] else {}
-    return tuple(found)
+        if (match := _CEPH.match(text)) is None:
+            continue
+        of, server, made = match.groups(default="")
+        if server:
+            found[of, server] = None
+            continue
+        clusters |= {made} - {""}
+        again = made or of
+        found = {one: None for one in found if one[0] != again and (one[0] or len(clusters) > 1)}
+    return tuple(dict.fromkeys(server for _, server in found))
 
 
 def bad_volumes_in(texts: Iterable[str]) -> tuple[str, ...]:

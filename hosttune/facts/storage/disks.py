@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from shlex import quote
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from hosttune.facts.base import Fact, attempt, get_raw, keep_last, lazy, make_shared
 from hosttune.facts.reading import derive, if_absent, names_in, read_integer, read_line, require_known
 from hosttune.frozen import frozen
+from hosttune.quoting import quote
 from hosttune.regex import regex
 
 if TYPE_CHECKING:

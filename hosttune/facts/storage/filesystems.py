@@ -102,6 +102,11 @@ class Filesystems(Fact):
         return MappingProxyType({tag: same[0] for tag, same in found.items() if len(same) == 1})
 
 
+def _escape_breaks(word: str) -> str:
+    r"""Control characters as lsblk prints them in its lists, `\x0a`: a label must not write lines of its own."""
+    return "".join(f"\\x{ord(one):02x}" if ord(one) < 0x20 else one for one in word)
+
+
 def parse_lsblk(answer: str) -> tuple[Filesystem, ...]:
     """The JSON of lsblk(8). Raises ValueError for anything else."""
     import json
@@ -113,8 +118,8 @@ def parse_lsblk(answer: str) -> tuple[Filesystem, ...]:
         raise ValueError(message)
     found = {}
     for row in rows:
-        words = [str(row.get(column) or "") for column in _COLUMNS]
-        path = str(row.get("path") or "")
+        words = [_escape_breaks(str(row.get(column) or "")) for column in _COLUMNS]
+        path = _escape_breaks(str(row.get("path") or ""))
         if path and any(words):
             found[path] = Filesystem(path.rpartition("/")[2], path, *words)
     return tuple(found[path] for path in sorted(found))

@@ -69,7 +69,8 @@ def decode(data: bytes) -> str:
     """A field, or a line, as text. A line break in it, which no one means, stays the escape that it is in the file: a
     way out has a step on each line, and no field is to write one of its own.
     """
-    return on_one_line(data.decode("utf-8", "surrogateescape"))
+    text = data.decode("utf-8", "surrogateescape")
+    return on_one_line(text) if b"\n" in data else text
 
 
 def replace_words(options: str, is_one: Callable[[str], bool], new: str) -> str:
@@ -195,9 +196,15 @@ def hide_secrets(line: bytes, text: str) -> Shown:
     secrets = _find_secrets(line)
     if len(secrets) > _MOST_SECRETS:
         return Shown("something is wrong with this line, which is not quoted: too much in it looks like a password")
+    whole = text
     for value in secrets:
         text = text.replace(value, "***")
-    return masked_line(text)
+    shown = masked_line(text)
+    if shown != whole and any(
+        shown.count(quote) != whole.count(quote) for quote in "'\"`"
+    ):  # a command would end elsewhere
+        return Shown("something is wrong with this line, which is not quoted: a password in it has quotes around it")
+    return shown
 
 
 def masked_field(line: bytes, field: bytes) -> Shown:

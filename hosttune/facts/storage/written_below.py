@@ -158,7 +158,8 @@ def describe_guard(folders: Iterable[DataFolder]) -> str:
     """The drop-ins with which they do not start without their disk."""
     found: dict[str, list[str]] = {}
     for one in folders:
-        found.setdefault(one.unit, []).append(f'"{one.path}"' if " " in one.path else one.path)
+        # systemd.syntax(7) takes quotes as a shell does, and % for a specifier
+        found.setdefault(one.unit, []).append(quote(one.path).replace("%", "%%"))
     named = [f"sudo systemctl edit {quote(unit)}: RequiresMountsFor={' '.join(paths)}" for unit, paths in found.items()]
     return join_steps(f"let it wait for the disk, in [Unit]: {one}" for one in named[:_MOST])
 

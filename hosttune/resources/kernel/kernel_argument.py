@@ -87,7 +87,7 @@ def describe_unproven(reader: Reader) -> str:
 
 
 class KernelArgumentWish(WishKind):
-    """`- kernel-argument: iommu=pt`; `contradicts_wanted` names, with wildcards, what must not stand beside it."""
+    """`- kernel-argument: iommu=pt`; `contradicts` names, with wildcards, what must not stand beside it."""
 
     kind = "kernel-argument"
     fields: Mapping[str, FieldSpec] = {

@@ -61,8 +61,8 @@ def _is_of_boot(unit: Mapping[str, str]) -> bool:
     """Whether a boot starts it, or its automount; also if systemd does not tell. Any user can start what listens on a
     socket for all (iscsid, multipathd), and mount with FUSE.
     """
-    wanted = unit.get("WantedBy") or unit.get("RequiredBy") or ".automount" in unit.get("TriggeredBy", "")
-    return bool(wanted or not unit)
+    wanted = unit.get("WantedBy") or unit.get("RequiredBy")
+    return bool(wanted or not unit or any(word in unit.get("TriggeredBy", "") for word in (".automount", ".timer")))
 
 
 def _explain_quota(facts: Facts, name: str) -> BootLine:
