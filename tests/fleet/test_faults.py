@@ -223,7 +223,7 @@ def test_apply_busy_gpus_put_a_change_off_and_the_next_run_makes_it(
         work.kill()
         work.wait()
     assert first.status == 2, first.output
-    assert first.record_failure() == {"gpu02"}
+    assert first.failed() == {"gpu02"}
     assert "not as it should be: waiting for GPU work: site-somaxconn (" in first.output
     assert first.changed() == ALL
     held = f"1 host: waiting for GPU work\n  gpu02: site-somaxconn (process {pid} (sleep, root) holds a GPU)"

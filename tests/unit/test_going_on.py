@@ -185,7 +185,7 @@ def test_earlier_reboot_ends_with_the_next_apply(capsys):
         assert read_state(host) is None
         assert "does not go on after the next boot: another apply came after it" in capsys.readouterr().err
     host.replace(STATE, FileValue(b"{"), expected=host.read(STATE))
-    with pytest.raises(HosttuneError, match="is no JSON"):  # before the first change
+    with pytest.raises(HosttuneError, match="expected an object"):  # before the first change
         cli_going_on.before_apply(HostOptions(), host, plan_of(CHANGE), None, reboot=True)
 
 

@@ -71,7 +71,7 @@ def test_rule_taken_out_is_in_no_catalogue_and_no_profile():
 @pytest.mark.parametrize("rule", ["kernel-init-on-alloc", "limits-pid-max", "memory-dirty-limits"])
 def test_rule_that_left_the_profiles_runs_where_it_is_selected(rule):
     assert not any(rule in profile.rules for profile in CATALOG.profiles.values())
-    assert rule in {one.id for one in Policy(select=(rule,)).selected(CATALOG)}
+    assert rule in {one.id for one in Policy(select=(rule,)).select_rules(CATALOG)}
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_rule_that_left_the_profiles_runs_where_it_is_selected(rule):
 )
 def test_edition_of_a_policy_does_nothing_and_a_note_names_its_line(text, lines):
     policy = build_policy(load_document(text, "policy.yaml"), CATALOG, "2026-11-27", "gpu-1")
-    assert policy.select_rules(CATALOG) == Policy().selected(CATALOG)
+    assert policy.select_rules(CATALOG) == Policy().select_rules(CATALOG)
     assert [note.partition(": does nothing any more: delete this line")[0] for note in policy.notes] == [
         f"policy.yaml:{line}: {'hosts.gpu-*.' * (line > 2)}edition" for line in lines
     ]

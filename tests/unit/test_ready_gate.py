@@ -269,7 +269,7 @@ def trouble_of_the_lock(gate):
 
 def trouble_of_the_state(gate):
     gate.host.replace(STATE, FileValue(b"{"), expected=gate.host.read(STATE))
-    return f"{STATE}: is no JSON"
+    return f"{STATE}: expected an object"
 
 
 def trouble_of_the_disk(gate):

@@ -176,6 +176,6 @@ def test_by_default_it_is_left_where_memory_is_no_better(changes, said):
 
 def test_larger_disk_is_advised_once():
     case = TmpCase(1024 * GIB, place="/ (ext4)", disks=("/data (3 TiB)",))
-    assert decide(case, SLOW).advice == "temporary files go to / (ext4), and /data (3 TiB) has more room"
+    assert decide(case, SLOW).advice == "temporary files go to / (ext4), although /data (3 TiB) has more room"
     assert decide(case, SLOW).disk == "/data"
     assert not decide(case, LIMITS).advice

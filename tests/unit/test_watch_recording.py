@@ -150,4 +150,4 @@ def test_names_from_outside_cannot_steer_the_terminal(tmp_path, capsys):
     out = capsys.readouterr().out
     assert "\x1b" not in out
     assert "hunter2" not in out
-    assert "\\x1b[2J" in out
+    assert "\\x1b\\x5b2J" in out

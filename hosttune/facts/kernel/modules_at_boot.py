@@ -56,17 +56,17 @@ def kept_out_now(facts: Facts, module: str) -> str:
     """What keeps the running kernel from loading this module, as in `kept_out_at_boot`; empty for nothing."""
     kept_out = attempt(lambda: facts.module_options.kept_out)
     place = kept_out.get(module) if isinstance(kept_out, Mapping) else None
-    return place or _kept_out_by_arguments(facts).get(module, "")
+    return place or _kept_out_by_arguments(facts, is_now=True).get(module, "")
 
 
-def _kept_out_by_arguments(facts: Facts) -> dict[str, str]:
+def _kept_out_by_arguments(facts: Facts, *, is_now: bool = False) -> dict[str, str]:
     now, removed, added = (
         known
         if isinstance(known := attempt(look), tuple)
         else ()  # each counts for itself: an image has no command line
         for look in (lambda: facts.kernel.command_line, lambda: facts.cmdline.removed, lambda: facts.cmdline.added)
     )
-    words = of_kernel((*(word for word in now if word not in removed), *added))
+    words = of_kernel(now if is_now else (*(word for word in now if word not in removed), *added))
     told = (word for word in words if word.partition("=")[0] in _ARGUMENTS)
     return {
         normalize_module(name): f"{word} {ON_COMMAND_LINE}"
