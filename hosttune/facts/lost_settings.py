@@ -133,11 +133,11 @@ def _find_files(reader: Reader, facts: Facts) -> Iterator[LostFile]:
     yield from _find_unread(facts)
     yield from _find_late(reader, facts)
     yield from _find_misread(reader, facts)
-    yield from _kept_out(reader, facts)
-    yield from _not_there(reader, facts)
-    yield from _misnamed(reader, facts)
-    yield from _unknown_sysctls(reader, facts)
-    yield from _rc_local(reader, facts)
+    yield from _find_kept_out(reader, facts)
+    yield from _find_missing_modules(reader, facts)
+    yield from _find_misnamed(reader, facts)
+    yield from _find_unknown_sysctls(reader, facts)
+    yield from _find_rc_local(reader, facts)
     yield from _find_dropped_arguments(reader, facts)
     for (path, other), rows in found.items():
         order = rows[0][0].order
@@ -223,7 +223,7 @@ def _find_misread(reader: Reader, facts: Facts) -> Iterator[LostFile]:
             yield LostFile(path, texts, lines, facts.file_owners[path].name, "", "", False, path, is_misread=True)
 
 
-def _kept_out(reader: Reader, facts: Facts) -> Iterator[LostFile]:
+def _find_kept_out(reader: Reader, facts: Facts) -> Iterator[LostFile]:
     """Modules that a boot is to load by name, and that something keeps from being loaded. A package may ask for one,
     and an administrator keep it out: that is a decision.
     """
@@ -252,7 +252,7 @@ def _kept_out(reader: Reader, facts: Facts) -> Iterator[LostFile]:
         )  # fmt: skip
 
 
-def _not_there(reader: Reader, facts: Facts) -> Iterator[LostFile]:
+def _find_missing_modules(reader: Reader, facts: Facts) -> Iterator[LostFile]:
     """Modules that a boot is to load by name, and the kernel of the next boot has neither by that name nor by an alias
     (modules.alias; modprobe.d may give one as well, or run another command in its place).
     """
@@ -292,7 +292,7 @@ def _find_aliases(reader: Reader, release: str) -> frozenset[str] | None:
     )
 
 
-def _misnamed(reader: Reader, facts: Facts) -> Iterator[LostFile]:
+def _find_misnamed(reader: Reader, facts: Facts) -> Iterator[LostFile]:
     """Files of administrators without the end of the name by which they are read. One with another end (.bak, .off)
     was put out of use on purpose.
     """
@@ -312,7 +312,7 @@ def _misnamed(reader: Reader, facts: Facts) -> Iterator[LostFile]:
                 yield LostFile(path, (), (), owner, "", "", False, better, why=why, way_out=way_out)
 
 
-def _unknown_sysctls(reader: Reader, facts: Facts) -> Iterator[LostFile]:
+def _find_unknown_sysctls(reader: Reader, facts: Facts) -> Iterator[LostFile]:
     """Keys that this kernel does not have, in folders of /proc/sys that no module adds to. `-KEY = VALUE` says that it
     may be missing (sysctl.d(5)).
     """
@@ -338,7 +338,7 @@ def _unknown_sysctls(reader: Reader, facts: Facts) -> Iterator[LostFile]:
         yield LostFile(path, tuple(keys), tuple(keys.values()), owner, "", "", False, path, why=why, way_out=way_out)
 
 
-def _rc_local(reader: Reader, facts: Facts) -> Iterator[LostFile]:
+def _find_rc_local(reader: Reader, facts: Facts) -> Iterator[LostFile]:
     """systemd-rc-local-generator(8) takes /etc/rc.local only if it is executable."""
     stat, rows = reader.stat(RC_LOCAL), hint(reader, RC_LOCAL).splitlines()
     said = [row for row in rows if row.strip() and not row.lstrip().startswith("#") and row.split()[0] != "exit"]
