@@ -47,7 +47,7 @@ HELD = {
     "waiting for": WAITS,
 }
 # What is said of a hold for its kind; the others keep theirs (as in hosttune/verdict_words.py).
-SAID = {"owned by": "managed by", "reverted by somebody": "set back by hand"}
+SAID = {"owned by": "managed by", "reverted by somebody": "set back by hand", "came back": "rolled back"}
 REASONS = (FAULT, IMPAIRED, UNKNOWN, REFUSED, ALONE, BEYOND, DIFFERS, EXPIRED, NEXT, WAITS)
 ASIDE = ("waived", "orphaned", "deferred", "busy")  # nobody's alarm, and what has a section of its own
 RULES_NAMED = 4
