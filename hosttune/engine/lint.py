@@ -34,7 +34,17 @@ if TYPE_CHECKING:
 VERBS = ("set", "enable", "disable", "use", "fix", "optimize", "optimise", "tune", "check", "install")
 PLACEHOLDER = "FILL IN"  # begins what a frame leaves to be written
 # Texts of facts, which quote the names in them or have none but a kernel module's.
-_QUOTED = {"way_out", "ways_out", "reset_way_out", "way_to_check", "set_by", "elsewhere", "unhold", "died_in"}
+_QUOTED = {
+    "way_out",
+    "ways_out",
+    "reset_way_out",
+    "way_to_check",
+    "set_by",
+    "elsewhere",
+    "unhold",
+    "died_in",
+    "health_commands",
+}
 _COMMAND = regex(r"\bsudo\s|\$\(|`")  # a text in which a command is
 PARAM_TYPES: dict[str, Any] = {"int": int, "float": float, "str": str, "bool": bool, "list": tuple[str, ...]}
 
