@@ -98,7 +98,7 @@ def plan_to_json(plan: Plan) -> dict[str, Any]:
 
 def plan_from_json(data: Any, where: str = "plan") -> Plan:
     """Raises BadInput with every fault, also when another version of hosttune wrote the document."""
-    return decode_as(Plan, _encode_body(data, where), where)
+    return decode_as(Plan, _require_body(data, where), where)
 
 
 def receipt_to_json(receipt: Receipt) -> dict[str, Any]:
@@ -107,7 +107,7 @@ def receipt_to_json(receipt: Receipt) -> dict[str, Any]:
 
 def receipt_from_json(data: Any, where: str = "receipt") -> Receipt:
     """Raises BadInput with every fault."""
-    return decode_as(Receipt, _encode_body(data, where), where)
+    return decode_as(Receipt, _require_body(data, where), where)
 
 
 def encode_canonically(changes: Iterable[Change]) -> bytes:
@@ -163,7 +163,7 @@ _ENCODERS: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
 )
 
 
-def _encode_body(data: Any, where: str) -> dict[str, Any]:
+def _require_body(data: Any, where: str) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise BadInput([Fault(Where(where), f"expected an object, found {_kind_of(data)}")])
     if wrong := other_format(data):
@@ -216,7 +216,7 @@ def read_document(wanted: type[T], content: str | bytes, where: str, hint: str =
     except (ValueError, RecursionError):
         data = None
     try:
-        return decode_as(wanted, _encode_body(data, where), where)
+        return decode_as(wanted, _require_body(data, where), where)
     except BadInput as error:
         raise BadInput([Fault(one.where, one.message, hint or one.hint) for one in error.faults]) from None
 

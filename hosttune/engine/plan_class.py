@@ -26,7 +26,7 @@ _OTHERS = Unreadable("these hosts have different values")
 
 def in_common(change: Change) -> Change:
     """The change without what equal hosts have of their own: the kernel's name of a device, the value that a live
-    setting has (codec.canonical tells why), a line of its fstab, and a reason, which names sizes.
+    setting has (codec.encode_canonically tells why), a line of its fstab, and a reason, which names sizes.
     """
     address, before = change.address, change.before
     if change.device:

@@ -34,6 +34,13 @@ if TYPE_CHECKING:
 
 _HEADERS_OF_PROXMOX = "sudo apt-get install dkms proxmox-default-headers"
 
+# Modules of other makers that hold data or a network: file systems, block devices, network cards.
+_HOLDS_DATA = (
+    "zfs", "spl", "drbd", "lustre", "bcachefs", "beegfs", "openafs", "gpfs", "mlnx", "mlx5", "iser", "srp", "isert",
+    "kernel-mft", "ena", "efa", "gdrdrv", "knem", "xpmem", "igb", "ixgbe", "i40e", "ice", "r8125", "r8168",
+    "vmware", "wireguard",
+)  # fmt: skip
+
 
 def tell_of_broken(facts: Facts) -> Told | None:
     """Packages that are not whole; where a build is the cause, `DKMS failed` says both."""
@@ -55,14 +62,6 @@ def in_part(facts: Facts) -> Told | None:
         f"the loaded module {driver.loaded_version} is on the disk no more; of its packages there are {left}",
         f"do not reboot before: {again}\nsee what took the rest away: /var/log/apt/history.log",
     )
-
-
-# Modules of other makers that hold data or a network: file systems, block devices, network cards.
-_HOLDS_DATA = (
-    "zfs", "spl", "drbd", "lustre", "bcachefs", "beegfs", "openafs", "gpfs", "mlnx", "mlx5", "iser", "srp", "isert",
-    "kernel-mft", "ena", "efa", "gdrdrv", "knem", "xpmem", "igb", "ixgbe", "i40e", "ice", "r8125", "r8168",
-    "vmware", "wireguard",
-)  # fmt: skip
 
 
 def others_broken(facts: Facts) -> Told | None:
