@@ -1,4 +1,4 @@
-"""What becomes of the memory of a program that crashes: who takes it, what bounds it, and how much is about.
+"""What becomes of the memory of a program that crashes: who takes it, what bounds it, and how much of it is kept.
 
 core(5) (core_pattern, and that a program behind `|` gets a core whatever its limit), proc_pid_limits(5),
 systemd-coredump(8). Ubuntu's apport and kdump-tools write to /var/crash.
