@@ -334,6 +334,32 @@ def test_bomb_takes_bounded_memory_and_time(packer):
     assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before < 60
 
 
+@pytest.mark.parametrize("what", ["target", "name", "key"])
+def test_names_and_targets_count_as_what_is_kept(what):
+    """Of 400 MiB in long headers; one wide character makes four bytes of each character that is kept."""
+    stream = gzip.zlib.compressobj(1, wbits=31)
+    parts = [stream.compress(info.tobuf(tarfile.GNU_FORMAT) + data + bytes(-len(data) % 512))
+             for info, data in sos_members()]  # fmt: skip
+    size = 3900 if what == "name" else 60_000
+    for number in range((400 << 20) // size):
+        info, text = tarfile.TarInfo(f"{TOP}/etc/{number}"), "\N{GRINNING FACE}" + "a" * size
+        if what == "target":
+            info.type, info.linkname = tarfile.SYMTYPE, text
+        elif what == "name":
+            info.name += text
+        else:
+            info.pax_headers = {f"k{number}": text}
+        # of pax headers one behind the other, without the member
+        head = info.tobuf(tarfile.PAX_FORMAT)[:-512] if what == "key" else info.tobuf(tarfile.GNU_FORMAT)
+        parts.append(stream.compress(head))
+    content = b"".join([*parts, stream.flush()])
+    done = subprocess.run([sys.executable, "-c", BOMB], input=content, capture_output=True, check=False, timeout=300)
+    *message, size_mib = done.stdout.decode().splitlines()
+    assert done.stderr == b""
+    assert message == ([] if what == "key" else ["it holds more than any sosreport"])
+    assert int(size_mib) < 400
+
+
 def test_too_many_bytes_that_count_are_refused(monkeypatch):
     monkeypatch.setattr(archive, "MOST_KEPT", 10_000)
     with pytest.raises(BadInput, match="more than any"):

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 MOST_MEMBERS: Final = 500_000
 MOST_UNPACKED: Final = 2 << 30  # bytes that are unpacked in all; a server without GPUs has some 30 MiB
 MOST_KEPT: Final = 128 << 20  # bytes that are kept in all
+MOST_NAMED: Final = 32 << 20  # characters of the names and of what links lead to, in all; a server has some 5 Mi
 MOST_OF_ONE: Final = 16 << 20  # bytes of a file that is kept
 _MOST_OF_HEADER: Final = 64 << 10  # bytes of a long name, or of the names and numbers of a pax header
 _MEMORY_OF_XZ: Final = 256 << 20
@@ -46,6 +47,7 @@ _FILE, _LINK, _FOLDER = frozenset({b"0", b"\0"}), b"2", b"5"
 _KINDS = {"file": b"0", "link": _LINK, "directory": _FOLDER}
 _LONG_NAME, _LONG_LINK, _PAX, _PAX_OF_ALL = b"L", b"K", b"x", b"g"
 _SPARSE = b"GNU.sparse."
+_PLACES = (b"path", b"linkpath")
 
 
 @frozen
@@ -183,17 +185,20 @@ class _Parts:
         self.files: dict[str, bytes] = {}
         self._links: dict[str, str] = {}
         self._folders, self._seen, self._doubled, self._left_out = set[str](), set[str](), set[str](), set[str]()
-        self._length = 0
+        self._length = self._named = 0
 
     def take(self, place: str, member: _TarHeader) -> bool:
         """Whether its content is to be kept. Raises _TooMuch."""
+        self._named += len(place) + len(member.target)
+        if self._named > MOST_NAMED:
+            raise _TooMuch
         if place in self._seen and not (member.kind == _FOLDER and place in self._folders):
             self._doubled.add(place)
             return False
         self._seen.add(place)
         if member.kind == _FOLDER:
             self._folders.add(place)
-        elif member.kind == _LINK:
+        elif member.kind == _LINK and len(member.target) < PATH_MAX:
             self._links[place] = member.target
         elif member.kind in _FILE and not member.is_sparse and member.size <= MOST_OF_ONE:
             self._length += member.size
@@ -282,7 +287,8 @@ def _read_members(stream: _Unpacked) -> Iterator[_TarHeader]:
                     is_sparse |= key.startswith(_SPARSE)
                     if key == b"size":
                         raise _TooMuch  # from 8 GiB
-                    long[key] = _decode(value)
+                    if key in _PLACES:
+                        long[key] = _decode(value)
             elif kind != _PAX_OF_ALL:
                 long[b"path" if kind == _LONG_NAME else b"linkpath"] = _decode(text.rstrip(b"\0"))
             continue
