@@ -360,6 +360,15 @@ def test_names_and_targets_count_as_what_is_kept(what):
     assert int(size_mib) < 400
 
 
+@pytest.mark.parametrize(("place", "is_refused"), [("etc", True), ("", True), ("../other", False), ("..", False)])
+def test_folder_with_a_mount_that_may_be_dead_is_not_looked_into(monkeypatch, tmp_path, place, is_refused):
+    top = tmp_path / "report"
+    top.mkdir()
+    monkeypatch.setattr(archive, "served_mounts", lambda: (os.path.normpath(top / place),))
+    with pytest.raises(BadInput, match="may give no answer" if is_refused else "no sosreport"):
+        read_support_folder(str(top))
+
+
 def test_too_many_bytes_that_count_are_refused(monkeypatch):
     monkeypatch.setattr(archive, "MOST_KEPT", 10_000)
     with pytest.raises(BadInput, match="more than any"):

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 from hosttune.errors import BadInput, Fault, Where
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
-from hosttune.host.named import reason_of
+from hosttune.host.named import reason_of, served_mounts
 from hosttune.host.paths import FOLDER_PLACE, PATH_MAX, HeldRoot
 from hosttune.host.tree import FileTree
 from hosttune.regex import regex
@@ -227,12 +227,14 @@ def read_folder(path: str, is_wanted: Callable[[str], bool], needed: str) -> Arc
     """What is wanted of a folder, and nothing if `needed` is no file in it. Links are not followed.
 
     It is never taken for whole: nothing tells whether all of an archive was unpacked. Raises BadInput for one that
-    cannot be opened, or holds too much.
+    cannot be opened, holds too much, or has a mount in it that waits for a server.
     """
     try:
         root = HeldRoot(os.path.realpath(path), os.open(path, FOLDER_PLACE))
     except OSError as error:
         raise BadInput([Fault(Where(path), reason_of(error))]) from None
+    if any(f"{one}/".startswith(f"{root}/") for one in served_mounts()):
+        raise _make_refusal(path, "a file system is mounted in it that may give no answer")
     tree, kept, members = _FolderTree(root), _Parts(), 0
     sign = tree.stat(f"/{needed}", follow=False)
     folders = [""] if isinstance(sign, Stat) and sign.type == "file" else []
