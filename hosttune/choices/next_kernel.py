@@ -292,6 +292,9 @@ def suggest_replacement(facts: Facts, module: DriverModule) -> str:
         if gone := _sources_gone(facts):
             return f"sudo apt-get install --reinstall {' '.join(map(quote, gone))}"
         dkms = next(iter(dkms_packages(facts)), "")
+        if not dkms and not _list_builds(facts):  # a module that was built by hand: DKMS knows of no source
+            name = _dkms_of_archive(facts, is_open=module.is_open is True)
+            return _with_headers(facts, kernel, f"sudo apt-get install {quote(name)}")
         is_same = module.version == facts.driver.userspace_version  # DKMS takes it for built
         return (
             f"sudo apt-get install --reinstall {quote(dkms)}"
@@ -377,10 +380,10 @@ def is_from_nvidia(facts: Facts) -> bool:
     return home_of(facts) == "NVIDIA"
 
 
-def _dkms_of_archive(facts: Facts) -> str:
+def _dkms_of_archive(facts: Facts, *, is_open: bool = False) -> str:
     """As the driver's own archive calls it: NVIDIA's for Ubuntu leaves the branch out from 590 on, those for Debian
-    have names of their own."""
-    branch, is_open = facts.driver.branch, "open" in facts.driver.flavour
+    have names of their own. `is_open`: even if no package of the driver tells it."""
+    branch, is_open = facts.driver.branch, is_open or "open" in facts.driver.flavour
     kind = "-open" if is_open else ""
     names = (f"nvidia-dkms{kind}", f"nvidia-dkms-{branch}{kind}")
     names = names if int(branch) >= 590 else names[::-1]

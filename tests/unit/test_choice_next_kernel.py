@@ -245,6 +245,15 @@ def test_stale_module_is_built_of_the_source_that_is_gone_only_after_that_is_her
     assert suggest_replacement(host(NEXT, **OF_NVIDIA, dkms=(GONE,)), old) == REINSTALL
 
 
+@pytest.mark.parametrize(("is_open", "name"), [(True, "nvidia-dkms-580-open"), (False, "nvidia-dkms-580")])
+def test_module_that_was_built_by_hand_gives_way_to_a_package_that_compiles(is_open, name):
+    """tinygrad/open-gpu-kernel-modules issue 32: `dkms autoinstall` builds nothing if DKMS knows no source."""
+    module = DriverModule(RUNNING, "kernel/drivers/video/nvidia.ko", "other", "580.95.05", is_open=is_open)
+    facts = host(NEXT, packages=(f"linux-headers-{RUNNING}",), origins=("NVIDIA",))
+    facts.driver.flavour = ""
+    assert suggest_replacement(facts, module) == f"sudo apt-get install {name}"
+
+
 def test_build_of_an_installer_that_failed_is_not_repeated():
     old, log = "6.8.0-60-generic", "/var/lib/dkms/nvidia/580.126.20/build/make.log"
     builds = (
