@@ -22,6 +22,7 @@ from hosttune.facts.gpu.build_log import (
     OLD_COMPILER,
     BuildError,
 )
+from hosttune.facts.gpu.driver import INSTALLER_LOG
 from hosttune.facts.gpu.package_roles import DKMS_PROVIDED, PREBUILT, PackageRole, parse_package, role_of
 from hosttune.facts.gpu.strangers import home_of
 from hosttune.facts.kernel.kernel import (
@@ -117,10 +118,21 @@ def _without_packages(facts: Facts, kernel: str) -> str:
     again = f"run the installer that brought the driver again, with --dkms --kernel-name={quote(kernel)}"
     if newer := _newer_installer(facts):  # an old release may not build for a new kernel
         again += f" (where that does not build, {newer})"
-    if is_built:
-        again = f"sudo dkms autoinstall -k {quote(kernel)}"
+    again = f"sudo dkms autoinstall -k {quote(kernel)}" if is_built else _after_failed_installer(facts, kernel, again)
     built = _with_headers(facts, kernel, again, "\n")
     return f"{built}{or_boot(facts, kernel)}"
+
+
+def _after_failed_installer(facts: Facts, kernel: str, again: str) -> str:
+    """What to do where the last run of NVIDIA's installer failed at its build, which is for the running kernel; else
+    `again`. Only what this host is the cause of leaves the same release a chance."""
+    driver = facts.driver
+    if not driver.runfile or kernel != facts.kernel.release or not (build := driver.installer_build).words:
+        return again
+    if repair := repair_of_host(build, kernel):
+        return f"{repair}\n{again}"
+    newer = _newer_installer(facts) or "a newer release of the driver that came with NVIDIA's installer"
+    return f"{newer}, as the last run of the installer failed ({INSTALLER_LOG}: {build.words})"
 
 
 def _without_failed_build(facts: Facts, kernel: str) -> str:
