@@ -22,6 +22,7 @@ from hosttune.facts.gpu.build_log import (
     OLD_COMPILER,
     BuildError,
 )
+from hosttune.facts.gpu.driver import INSTALLER_LOG
 from hosttune.facts.gpu.package_roles import DKMS_PROVIDED, PREBUILT, PackageRole, parse_package, role_of
 from hosttune.facts.gpu.strangers import home_of
 from hosttune.facts.kernel.kernel import (
@@ -117,10 +118,21 @@ def _without_packages(facts: Facts, kernel: str) -> str:
     again = f"run the installer that brought the driver again, with --dkms --kernel-name={quote(kernel)}"
     if newer := _newer_installer(facts):  # an old release may not build for a new kernel
         again += f" (where that does not build, {newer})"
-    if is_built:
-        again = f"sudo dkms autoinstall -k {quote(kernel)}"
+    again = f"sudo dkms autoinstall -k {quote(kernel)}" if is_built else _after_failed_installer(facts, kernel, again)
     built = _with_headers(facts, kernel, again, "\n")
     return f"{built}{or_boot(facts, kernel)}"
+
+
+def _after_failed_installer(facts: Facts, kernel: str, again: str) -> str:
+    """What to do where the last run of NVIDIA's installer failed at its build, which is for the running kernel; else
+    `again`. Only what this host is the cause of leaves the same release a chance."""
+    driver = facts.driver
+    if not driver.runfile or kernel != facts.kernel.release or not (build := driver.installer_build).words:
+        return again
+    if repair := repair_of_host(build, kernel):
+        return f"{repair}\n{again}"
+    newer = _newer_installer(facts) or "a newer release of the driver that came with NVIDIA's installer"
+    return f"{newer}, as the last run of the installer failed ({INSTALLER_LOG}: {build.words})"
 
 
 def _without_failed_build(facts: Facts, kernel: str) -> str:
@@ -292,6 +304,9 @@ def suggest_replacement(facts: Facts, module: DriverModule) -> str:
         if gone := _sources_gone(facts):
             return f"sudo apt-get install --reinstall {' '.join(map(quote, gone))}"
         dkms = next(iter(dkms_packages(facts)), "")
+        if not dkms and not _list_builds(facts):  # a module that was built by hand: DKMS knows of no source
+            name = _dkms_of_archive(facts, is_open=module.is_open is True)
+            return _with_headers(facts, kernel, f"sudo apt-get install {quote(name)}")
         is_same = module.version == facts.driver.userspace_version  # DKMS takes it for built
         return (
             f"sudo apt-get install --reinstall {quote(dkms)}"
@@ -377,10 +392,10 @@ def is_from_nvidia(facts: Facts) -> bool:
     return home_of(facts) == "NVIDIA"
 
 
-def _dkms_of_archive(facts: Facts) -> str:
+def _dkms_of_archive(facts: Facts, *, is_open: bool = False) -> str:
     """As the driver's own archive calls it: NVIDIA's for Ubuntu leaves the branch out from 590 on, those for Debian
-    have names of their own."""
-    branch, is_open = facts.driver.branch, "open" in facts.driver.flavour
+    have names of their own. `is_open`: even if no package of the driver tells it."""
+    branch, is_open = facts.driver.branch, is_open or "open" in facts.driver.flavour
     kind = "-open" if is_open else ""
     names = (f"nvidia-dkms{kind}", f"nvidia-dkms-{branch}{kind}")
     names = names if int(branch) >= 590 else names[::-1]

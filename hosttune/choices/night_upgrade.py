@@ -9,7 +9,7 @@ from hosttune.facts import Facts
 from hosttune.facts.apt_conf import FOLDER
 from hosttune.facts.base import Fact
 from hosttune.facts.gpu.archives import POLICY, ask_apt, fits_every_driver, releases_in
-from hosttune.facts.gpu.package_roles import PREBUILT, role_of
+from hosttune.facts.gpu.package_roles import PREBUILT, PackageRole, role_of
 from hosttune.facts.unattended import find_upgradable, known_releases, why_not_at_all
 from hosttune.frozen import frozen
 
@@ -30,6 +30,13 @@ class NightUpgrade(Fact):
         """The first of the packages, and how many more there are."""
         more = f" and {len(self.packages) - _SHOWN} more" if len(self.packages) > _SHOWN else ""
         return ", ".join(self.packages[:_SHOWN]) + more
+
+    @property
+    def effect(self) -> str:
+        """What fails after it. Beside a driver of NVIDIA's installer only Fabric Manager is a package."""
+        if all(role_of(name) is PackageRole.FABRIC for name in self.packages):
+            return "no CUDA program starts after the next start of Fabric Manager, as its version is not the driver's"
+        return "new CUDA programs fail then until a reboot"
 
 
 def choose(facts: Facts, params: Mapping[str, Any]) -> NightUpgrade:  # noqa: ARG001 - the interface of all choices

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from hosttune.choices.dpkg_stop import Cause, find_stop
-from hosttune.choices.driver_states.mixed import other_versions
+from hosttune.choices.driver_states.mixed import other_versions, tell_of_unmet
 from hosttune.choices.driver_states.packages import others_broken
 from hosttune.facts import Facts
 from hosttune.facts.kernel.boot_room import make_room
@@ -542,3 +542,56 @@ def test_script_that_waits_for_a_password_gives_way_to_modules_that_ubuntu_signe
     assert host.has("nvidia-driver-580-open")
     assert host.has(f"linux-modules-nvidia-580-open-{OLD}")
     assert not host.has("nvidia-dkms-580-open")
+
+
+def test_modules_of_an_old_kernel_that_ask_for_an_older_driver_go(tree):
+    """github.com/elementary/settings-system/issues/233: what they ask for is here, in a newer version."""
+    old = f"linux-modules-nvidia-580-open-{OLDEST}"
+    names = {
+        "nvidia-kernel-common-580": {"Version": VERSION},
+        "libnvidia-compute-580": {"Version": VERSION, "Depends": "nvidia-kernel-common-580"},
+        old: {"Version": "6.8.0-31.31", "Depends": "nvidia-kernel-common-580 (<= 580.95.05-1)"},
+    }
+    host = tree(names)
+    host.upgrade_from("nvidia-kernel-common-580", "580.95.05-0ubuntu1")
+    host.type(f"apt-get install libnvidia-compute-580 {old}", 0)
+    host.type(f"dpkg --force-depends -i /archive/nvidia-kernel-common-580_{VERSION}_*.deb", 0)
+    host.type("apt-get check", 100)
+    host.type("apt-get install nvidia-kernel-common-580", 100)  # what does not help
+    facts = host.facts()
+    facts.__dict__["boot"] = SimpleNamespace(next_kernel=NEW)
+    said, way = tell_of_unmet(facts)
+    assert f"{old} needs nvidia-kernel-common-580 (<= 580.95.05-1)" in said
+    host.type(typed(way), 0)
+    assert host.is_whole()
+    assert host.has("libnvidia-compute-580")
+    assert not host.has(old)
+
+
+def test_older_compiler_gives_way_to_the_one_that_built_the_kernel(tree):
+    """Only the commands that bring the compiler, and then dpkg, which builds again."""
+    log = (
+        f"DKMS make.log for nvidia-580.142 for kernel {NEW} (x86_64)\n  The kernel was built by: x86_64-linux-gnu-gcc-12 "
+        "(Ubuntu 12.3.0-1ubuntu1~22.04) 12.3.0\ngcc: error: unrecognized command-line option '-ftrivial-auto-var-init=zero'\n"
+    )
+    fails = f"mkdir -p {DKMS}/build && cp /etc/make.log {DKMS}/build/make.log && exit 10"
+    scripts = {
+        "nvidia-dkms-580-open": {
+            "postinst": f"#!/bin/sh\ntest $(readlink -f /usr/bin/gcc) = /usr/bin/gcc-12 || {{ {fails}; }}\n"
+        }
+    }
+    compilers = {f"gcc-{number}": {"Version": f"{number}.3.0-1"} for number in (11, 12)}
+    files = {name: {f"usr/bin/{name}": name} for name in compilers}
+    host = tree(driver_580("nvidia-driver-580-open") | KERNELS | compilers, scripts, files)
+    put(host.tree / "etc/make.log", log)
+    link = host.tree / "usr/bin/gcc"
+    link.unlink(missing_ok=True)
+    host.type(f"apt-get install gcc-11 linux-image-{OLD} linux-image-{NEW} linux-headers-{NEW}", 0)
+    link.symlink_to("gcc-11")  # as the package gcc brings it
+    host.type("apt-get install nvidia-driver-580-open", 100)
+    _, _, repair = host.stop().repair.partition("\nif apt has none: bring gcc-12, which built the kernel: ")
+    host.type("dpkg --configure -a; apt-get -f install", 100)  # what does not help
+    host.type(typed(repair), 0)
+    assert host.is_whole()
+    assert host.has("nvidia-driver-580-open")
+    assert host.has("gcc-12")

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from hosttune.choices.next_kernel import choose, prebuilt_instead, suggest_replacement
+from hosttune.facts.gpu.build_log import FULL, BuildError
 from hosttune.facts.gpu.driver import DriverPackage, is_driver_package
 from hosttune.facts.gpu.driver_modules import DkmsBuild, DriverModule
 from hosttune.facts.gpu.packaging import Packaging
@@ -27,6 +28,7 @@ def host(
     lacking=(),
     half=(),
     vgpu_manager=False,
+    installer_build=None,
 ):
     of_driver = [
         (name, "580.126.20-1")
@@ -39,6 +41,7 @@ def host(
             name="580-server-open" if branch else "", runfile=runfile, dkms=dkms, flavour="server-open",
             module_for=lambda kernel: next((one for one in modules if one.kernel == kernel), None), userspace_version="580.126.20",
             half_way="", held=(), is_loaded=False, is_mismatched=False, is_foreign=False, is_vgpu_manager=vgpu_manager,
+            installer_build=installer_build or BuildError(),
         ),
         managers=SimpleNamespace(kubelet=False), boot_room=SimpleNamespace(is_full=False), nvidia=SimpleNamespace(is_vgpu=False), branches=tables(), reader=SimpleNamespace(now=lambda: NOW), packaging=Packaging({}, "not in this record"),
         archives=GivenArchives(origins=origins, packages_there=of_driver, updates=updates, lacking=lacking), os=SimpleNamespace(is_ubuntu=ubuntu),
@@ -243,6 +246,35 @@ def test_build_asks_for_no_headers_that_are_here_and_for_the_source_that_is_gone
 def test_stale_module_is_built_of_the_source_that_is_gone_only_after_that_is_here():
     old = DriverModule(RUNNING, "updates/dkms/nvidia.ko", "dkms", "580.95.05", is_open=True)
     assert suggest_replacement(host(NEXT, **OF_NVIDIA, dkms=(GONE,)), old) == REINSTALL
+
+
+@pytest.mark.parametrize(("is_open", "name"), [(True, "nvidia-dkms-580-open"), (False, "nvidia-dkms-580")])
+def test_module_that_was_built_by_hand_gives_way_to_a_package_that_compiles(is_open, name):
+    """tinygrad/open-gpu-kernel-modules issue 32: `dkms autoinstall` builds nothing if DKMS knows no source."""
+    module = DriverModule(RUNNING, "kernel/drivers/video/nvidia.ko", "other", "580.95.05", is_open=is_open)
+    facts = host(NEXT, packages=(f"linux-headers-{RUNNING}",), origins=("NVIDIA",))
+    facts.driver.flavour = ""
+    assert suggest_replacement(facts, module) == f"sudo apt-get install {name}"
+
+
+NO_FILE = BuildError("fatal error: os-interface.h: No such file or directory")
+
+
+@pytest.mark.parametrize(
+    ("build", "kernel", "way"),
+    [
+        (NO_FILE, RUNNING, ("NVIDIA's installer of a newer version (nvidia.com/drivers), with --dkms, as the last run of the installer "
+         "failed (/var/log/nvidia-installer.log: fatal error: os-interface.h: No such file or directory)")),
+        (BuildError("No space left on device", FULL), RUNNING, "make room where it is missing: df -h /var /tmp\nrun the installer that brought"),
+        (NO_FILE, NEXT, "run the installer that brought the driver again"),
+        (BuildError(), RUNNING, "run the installer that brought the driver again"),
+    ],
+    ids=["the driver", "this host", "another kernel", "it did not fail"],
+)  # fmt: skip
+def test_installer_whose_last_run_failed_is_not_only_run_again(build, kernel, way):
+    """anomixer/proxmox-vgpu-installer issue 7: the same release fails at the same file."""
+    headers = f"linux-headers-{kernel}"
+    assert choose(host(kernel, (headers,), branch="", runfile=True, installer_build=build), {}).commands.startswith(way)
 
 
 def test_build_of_an_installer_that_failed_is_not_repeated():

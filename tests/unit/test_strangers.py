@@ -89,6 +89,12 @@ def host(
     )  # fmt: skip
 
 
+class Unread:
+    @property
+    def next_kernel(self):
+        raise UnknownFact("no grub.cfg")
+
+
 def answer(offers):
     from hosttune.host.door import Completed
 
@@ -263,6 +269,32 @@ def test_unmet_dependency_of_one_version_names_what_is_needed():
     assert tell_of_unmet(host(driver(), BOTH)) is None
     facts.reader.has_tried_packages = True
     assert tell_of_unmet(facts) is None
+
+
+OF_OLD_KERNEL, OF_KERNEL = "linux-modules-nvidia-580-open-6.8.0-31-generic", f"linux-modules-nvidia-580-open-{KERNEL}"
+ASKS_OLDER = ("nvidia-kernel-common-580 (<= 580.95.05-1)",)
+
+
+@pytest.mark.parametrize(
+    ("names", "way"),
+    [
+        ((OF_OLD_KERNEL,), f"sudo apt-get remove {OF_OLD_KERNEL}"),
+        ((OF_KERNEL,), f"sudo apt-get update\nsudo apt-get install {OF_KERNEL}"),
+        ((OF_OLD_KERNEL, OF_KERNEL), f"sudo apt-get update\nsudo apt-get install {OF_OLD_KERNEL} {OF_KERNEL}"),
+    ],
+    ids=["a kernel that is not used", "the running kernel", "both"],
+)
+def test_modules_that_ask_for_an_older_driver_are_the_stranger(names, way):
+    """elementary/settings-system issue 233: nvidia-kernel-common is here, and newer than the modules allow."""
+    there = dict.fromkeys(names, "6.8.0-45.45+1")
+    facts = host(driver() | there, BOTH, needs=dict.fromkeys(names, ASKS_OLDER))
+    assert tell_of_unmet(facts)[1] == way
+
+
+def test_modules_of_an_old_kernel_stay_if_it_is_not_known_what_boots_next():
+    facts = host(driver() | {OF_OLD_KERNEL: "6.8.0-45.45+1"}, BOTH, needs={OF_OLD_KERNEL: ASKS_OLDER})
+    facts.boot = Unread()
+    assert "apt-get remove" not in tell_of_unmet(facts)[1]
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,7 @@ _NAME = regex(
 )
 # The firmware of a branch comes with its nvidia-kernel-common.
 _FOLLOWS = regex(r"nvidia-firmware(?:-.+)?|linux-(?:modules|objects|signatures)-nvidia-.+")
+_OF_KERNEL = regex(r"linux-modules-nvidia-\d+(?:-server)?(?:-open)?-(\d+\.\d+\.\d+-.+)")
 _LIBRARIES = regex(r"libnvidia-compute(?:-\d{3}(?:-server)?)?|libnvidia-ml1|libcuda1")
 _DKMS = regex(r"-dkms(?:-|$)")
 _METAPACKAGE = regex(r"nvidia-(?:driver|headless|open)(?:-.+)?|cuda-drivers(?:-.+)?")
@@ -122,12 +123,31 @@ def tell_of_unmet(facts: Facts) -> Told | None:
     """Of a driver whose packages are one version; `other_versions` says it with the rest."""
     if not facts.driver.branch or mixture_of(facts).of_version or not (needs := _describe_unmet(facts)):
         return None
-    wanted = [first_of(clause) for _, clauses in _find_unmet(facts) for clause in clauses]
+    unmet = _find_unmet(facts)
+    # Installing what is there already changes nothing: the package that asks for an older one is the stranger.
+    older = [name for name, clauses in unmet if all(facts.packages[first_of(one)[0]].is_installed for one in clauses)]
+    if older and len(older) == len(unmet) and (unused := _are_of_unused_kernels(facts, older)) is not None:
+        command = "sudo apt-get remove" if unused else f"sudo apt-get update\n{APT}"
+        return f"{needs}: apt changes nothing before that is met", " ".join((command, *map(quote, older)))
+    wanted = [first_of(clause) for _, clauses in unmet for clause in clauses]
     words = dict.fromkeys(f"{name}={version}" if version else name for name, version in wanted if name)
     return (
         f"{needs}: apt changes nothing before that is met",
         f"sudo apt-get update\n{APT} {' '.join(map(quote, words))} (apt-get -f install may remove the driver instead)",
     )
+
+
+def _are_of_unused_kernels(facts: Facts, names: Iterable[str]) -> bool | None:
+    """Whether these are the prebuilt modules of kernels that neither run nor start next; None if one is another
+    package, or no one knows which kernel starts next."""
+    kernels = [match[1] if (match := _OF_KERNEL.fullmatch(name)) else "" for name in names]
+    if not all(kernels):
+        return None
+    try:
+        used = {facts.kernel.release, facts.boot.next_kernel}
+    except UnknownFact:
+        return None
+    return used.isdisjoint(kernels)
 
 
 def third_party(facts: Facts) -> Told | None:
