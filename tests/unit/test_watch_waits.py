@@ -56,6 +56,13 @@ def test_connection_is_named_by_its_other_end():
     assert wait("ep_poll", {5: "socket:[7]"}, tcp=[local]).what == "127.0.0.1:9000 (this host)"
 
 
+def test_connection_that_is_asked_for_only_is_one_that_does_not_answer():
+    asked = OpenSocket(7, "10.0.0.2:4000", "192.0.2.1:443", is_asking=True)
+    assert wait("do_poll", {5: "socket:[7]"}, tcp=[asked]).what == "192.0.2.1:443, which does not answer"
+    body = bytes([socket.AF_INET, 2, 0, 0]) + struct.pack(">HH", 1, 2) + bytes(64)
+    assert tcp_socket(body).is_asking
+
+
 def test_server_that_waits_for_somebody_to_come_waits_for_no_store():
     assert wait(
         "ep_poll", {5: "socket:[7]"}, tcp=[OpenSocket(7, "0.0.0.0:80", "0.0.0.0:0", is_listening=True)]

@@ -8,7 +8,7 @@ from hosttune.frozen import frozen
 from hosttune.measure.gpu.reasons import POWER_CAP
 from hosttune.measure.gpu.sample import GpuSample
 from hosttune.measure.watch.history import History, point
-from hosttune.measure.watch.programs import Workload
+from hosttune.measure.watch.programs import ThreadPool, Workload
 from hosttune.measure.watch.states import LIMITS, HeldState, State, Trust, step
 from hosttune.measure.watch.tick import (
     CpuLimit,
@@ -142,6 +142,7 @@ class Account:
         self.waited_s = 0.0
         self.limit: CpuLimit | None = None  # the last that held it back
         self.works_with: set[Workload] = set()
+        self.pools: set[ThreadPool] = set()
         self.one_thread = ""  # what holds its busiest process to one thread, as last seen
         self.memory: MemoryTick | None = None
         self.new_workers = 0  # counted; and in how many looks some were seen
@@ -193,6 +194,7 @@ class Account:
         self._add_mounts(tick)
         if tick.works_with is not None:
             self.works_with.update(tick.works_with)
+            self.pools.update(tick.pools)
             self.one_thread = tick.one_thread
         return self.held
 

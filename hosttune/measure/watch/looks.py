@@ -17,7 +17,14 @@ from hosttune.measure.watch.limits import CpuLimits
 from hosttune.measure.watch.memory import Freezer, JobMemory
 from hosttune.measure.watch.mounts import MountTable
 from hosttune.measure.watch.others import Others, gpu_users
-from hosttune.measure.watch.programs import Workload, held_to_one_thread, mapped_files, works_with
+from hosttune.measure.watch.programs import (
+    ThreadPool,
+    Workload,
+    find_pools,
+    held_to_one_thread,
+    mapped_files,
+    works_with,
+)
 from hosttune.measure.watch.states import LIMITS
 from hosttune.measure.watch.tick import GpuUser, Mounted, Tick, TreeTick, Wait, room_percent, round_tick
 from hosttune.measure.watch.tree import Tree
@@ -96,7 +103,7 @@ class Looks:
         if tree is not None and _has_time(tree, self.limits.cpus):
             tree, wait = self._wait(tree, seconds)
         is_still = tree is None or not tree.cores
-        works, one_thread = self._programs()
+        works, pools, one_thread = self._programs()
         frozen_by = self._freezer.look() if is_still else ""
         tick = Tick(
             at_s=now_s - self._start_s,
@@ -119,6 +126,7 @@ class Looks:
             allowances=self._allowances.look() if self._count % ALLOWANCES_EVERY == 0 else (),
             frozen_by=frozen_by,
             works_with=works,
+            pools=pools,
             one_thread=one_thread,
             is_paused=is_paused or bool(frozen_by) or (tree is not None and tree.is_stopped),
         )
@@ -162,10 +170,10 @@ class Looks:
             return None
         return self._mounts.of(list(self.tree.members))
 
-    def _programs(self) -> tuple[tuple[Workload, ...] | None, str]:
-        """What the busiest processes work with, and what holds the first of them to one thread."""
+    def _programs(self) -> tuple[tuple[Workload, ...] | None, tuple[ThreadPool, ...], str]:
+        """What the busiest processes work with, whose threads they have, and what holds the first of them to one."""
         if self._count not in EARLY and self._count % PROGRAMS_EVERY:
-            return None, ""
+            return None, (), ""
         busiest = sorted(self.tree.members.values(), key=lambda one: -one.cores)[:_MOST_PROGRAMS]
         paths, words = set[str](), set[str]()
         for one in busiest:
@@ -173,7 +181,7 @@ class Looks:
             paths.update(self._mounts.list_opened(one.pid))
             words.update(one.command.decode("utf-8", "replace").split("\0")[:_MOST_WORDS])
         environment = content_in_time(f"/proc/{busiest[0].pid}/environ") if busiest else None
-        return works_with(paths, words), held_to_one_thread(environment or b"")
+        return works_with(paths, words), find_pools(paths), held_to_one_thread(environment or b"")
 
 
 def _has_time(tree: TreeTick, cpus: float) -> bool:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast
 
 from hosttune.frozen import frozen
 from hosttune.measure.gpu.sample import GpuSample
-from hosttune.measure.watch.programs import Workload
+from hosttune.measure.watch.programs import ThreadPool, Workload
 
 
 class Want(str, Enum):
@@ -26,6 +26,7 @@ class Want(str, Enum):
 
 FILE_SERVER = "a file system's server"  # what a wait for one is for
 FUSE_SERVER = "the server of a FUSE file system"
+NO_ANSWER = ", which does not answer"  # the end of the name of an address that no connection is made to
 THROUGH_FUSE = ", through FUSE"  # the end of what is waited for, where the file is known
 
 
@@ -216,6 +217,9 @@ class Tick:
     allowances: tuple[HeldBack, ...] = ()
     frozen_by: str = ""  # the folder of the control group that is frozen
     works_with: tuple[Workload, ...] | None = None  # pictures, text ...; looked up now and then
+    pools: tuple[
+        ThreadPool, ...
+    ] = ()  # threads that the libraries of its busiest processes have; looked up now and then
     one_thread: str = ""  # OMP_NUM_THREADS=1, as the environment of the busiest process has it; looked up now and then
     is_paused: bool = False  # the job was stopped, or the machine slept: nothing can be judged
 
@@ -272,6 +276,11 @@ def others_cores(tick: Tick) -> float | None:
 def is_file_server(what: str) -> bool:
     """Whether what was waited for is the server of a file system, in the kernel's client or through FUSE."""
     return what in {FILE_SERVER, FUSE_SERVER} or what.endswith(THROUGH_FUSE)
+
+
+def is_unanswered(what: str) -> bool:
+    """Whether what was waited for is an address that does not answer."""
+    return what.endswith(NO_ANSWER)
 
 
 def find_pressure(tick: Tick) -> Pressure | None:

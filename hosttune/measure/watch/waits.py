@@ -15,7 +15,7 @@ from hosttune.frozen import frozen
 from hosttune.host.bounded import names_in
 from hosttune.measure.watch.kept import content_in_time, content_of
 from hosttune.measure.watch.sockets import OpenSocket, inode_of, is_local, links_of, tcp_sockets, unix_sockets
-from hosttune.measure.watch.tick import FILE_SERVER, FUSE_SERVER, THROUGH_FUSE, Wait, Want
+from hosttune.measure.watch.tick import FILE_SERVER, FUSE_SERVER, NO_ANSWER, THROUGH_FUSE, Wait, Want
 
 MOST_PROCESSES = 32
 MOST_THREADS = 8  # of one process, where its main thread tells nothing
@@ -136,7 +136,8 @@ def _find_network(files: Iterable[str | None], ends: Ends) -> Wait | None:
         key = inode_of(link or "")
         found = ends.tcp.get(key[1]) if key is not None and key[0] == "socket" else None
         if found is not None and not found.is_listening and found.remote not in own and not found.remote.endswith(":0"):
-            return Wait(Want.NETWORK, found.remote + (" (this host)" if is_local(found.remote) else ""))
+            where = found.remote + (" (this host)" if is_local(found.remote) else "")
+            return Wait(Want.NETWORK, where + (NO_ANSWER if found.is_asking else ""))
     return None
 
 
