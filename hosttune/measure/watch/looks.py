@@ -119,6 +119,7 @@ class Looks:
             gpu_others=self._gpu_users(gpus if are_its else ()),
             mounts=self._find_mounted(tree),
             limit=self.limits.limit,
+            are_limits_hidden=self.limits.are_hidden,
             throttled_percent=throttled,
             wait=wait,
             memory=self.memory.look(),

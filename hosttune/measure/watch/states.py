@@ -498,9 +498,12 @@ def trust(state: State, tick: Tick) -> Trust:
         level = min(level, Trust.LOW if _touches_devices(tick) is None else Trust.MEDIUM)
     if state is State.FOREIGN and _is_stolen(tick, held=True):
         return min(level, Trust.MEDIUM)
-    is_foreign_guess = state is State.FOREIGN and is_kept_waiting(tick) is None
-    if is_foreign_guess or (state is State.CPU and not fills_them_itself(tick)):
+    if state is State.FOREIGN and is_kept_waiting(tick) is None:
         return Trust.LOW
+    if state is State.CPU and not fills_them_itself(tick):
+        return Trust.LOW
+    if state in {State.CPU, State.FOREIGN} and tick.are_limits_hidden and not _fills_its_cpus(tick, held=False):
+        return Trust.LOW  # a quota that is not visible looks the same: its tasks queue, and get less than there is
     if state in {State.WORKERS, State.WAIT} and tick.gpus and not tick.gpus_are_its:
         return min(level, Trust.MEDIUM)
     if state in {State.DISK, State.CPU, State.FOREIGN} and _is_hungry(tick) is None:

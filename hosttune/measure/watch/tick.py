@@ -210,6 +210,7 @@ class Tick:
     others: tuple[Other, ...] | None = None  # the busiest processes that are not the job's; looked up now and then
     mounts: tuple[Mounted, ...] | None = None  # that its open files lie on; looked up now and then
     limit: CpuLimit | None = None  # what keeps the job from other CPUs of the host
+    are_limits_hidden: bool = False  # quotas above this container cannot be seen
     throttled_percent: float | None = None  # of the time, in periods in which the quota held it back
     wait: Wait | None = None  # what it slept on; None where it ran, or on nothing that is known
     memory: MemoryTick | None = None  # None if there is no limit
