@@ -35,6 +35,7 @@ EARLY = frozenset({1, 2, 5})
 CPUS_EVERY = 30  # looks
 FILES_EVERY = 60
 PROGRAMS_EVERY = 10
+PROGRAMS_LATER = 60  # once that many looks have been
 _MOST_PROGRAMS = 4  # of the busiest processes, whose mapped files are looked at
 _MOST_WORDS = 4  # of a command line: python3 -m vllm.entrypoints ...
 _MAPS_BYTES = 1 << 20  # a process with PyTorch, OpenCV and pandas has some 200 KiB
@@ -137,6 +138,7 @@ class Looks:
     def close(self) -> None:
         self.tree.close()
         self.group.close()
+        self._waits.close()
         self._host.close()
         self.sampler.close()
 
@@ -173,7 +175,8 @@ class Looks:
 
     def _programs(self) -> tuple[tuple[Workload, ...] | None, tuple[ThreadPool, ...], str]:
         """What the busiest processes work with, whose threads they have, and what holds the first of them to one."""
-        if self._count not in EARLY and self._count % PROGRAMS_EVERY:
+        every = PROGRAMS_EVERY if self._count <= PROGRAMS_LATER else PROGRAMS_LATER
+        if self._count not in EARLY and self._count % every:
             return None, (), ""
         busiest = sorted(self.tree.members.values(), key=lambda one: -one.cores)[:_MOST_PROGRAMS]
         paths, words = set[str](), set[str]()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import fields, is_dataclass
 from enum import Enum
+from functools import lru_cache
 from typing import Any, TypeVar, cast
 
 from hosttune.frozen import frozen
@@ -237,10 +238,16 @@ def _round_value(value: Any) -> Any:
     if isinstance(value, float):
         return round(value, 3)
     if isinstance(value, tuple):
-        return tuple(_round_value(item) for item in value)
-    if is_dataclass(value) and not isinstance(value, type):
-        return type(value)(**{field.name: _round_value(getattr(value, field.name)) for field in fields(value)})
+        return tuple([_round_value(item) for item in value])
+    kind = type(value)
+    if is_dataclass(kind):
+        return kind(*[_round_value(getattr(value, name)) for name in _list_fields(kind)])
     return value
+
+
+@lru_cache(maxsize=64)  # asked for each part of each tick
+def _list_fields(kind: type) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind))
 
 
 def gpu_percent(tick: Tick) -> float | None:
