@@ -15,6 +15,7 @@ from hosttune.measure.watch.tick import (
     Kills,
     MemoryTick,
     Mounted,
+    Placement,
     ShmRoom,
     Tick,
     Want,
@@ -145,6 +146,7 @@ class Account:
         self.pools: set[ThreadPool] = set()
         self.one_thread = ""  # what holds its busiest process to one thread, as last seen
         self.memory: MemoryTick | None = None
+        self.placement: Placement | None = None  # as last seen
         self.new_workers = 0  # counted; and in how many looks some were seen
         self.looks_with_new_workers = 0
         self.allowances: dict[str, int] = {}  # packets that the cloud held back, by card and counter
@@ -162,6 +164,7 @@ class Account:
         self.seconds += tick.seconds
         self._total(tick)
         self.memory = _take_fuller(self.memory, tick.memory)
+        self.placement = tick.placement or self.placement
         for held in tick.allowances:
             if held.name in self.allowances or len(self.allowances) < MOST_NAMES:
                 self.allowances[held.name] = self.allowances.get(held.name, 0) + held.packets

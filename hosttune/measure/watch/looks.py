@@ -16,6 +16,7 @@ from hosttune.measure.watch.kept import content_in_time
 from hosttune.measure.watch.limits import CpuLimits
 from hosttune.measure.watch.memory import Freezer, JobMemory
 from hosttune.measure.watch.mounts import MountTable
+from hosttune.measure.watch.near import NearCpus
 from hosttune.measure.watch.others import Others, gpu_users
 from hosttune.measure.watch.programs import (
     ThreadPool,
@@ -26,7 +27,7 @@ from hosttune.measure.watch.programs import (
     works_with,
 )
 from hosttune.measure.watch.states import LIMITS
-from hosttune.measure.watch.tick import GpuUser, Mounted, Tick, TreeTick, Wait, room_percent, round_tick
+from hosttune.measure.watch.tick import GpuUser, Mounted, Placement, Tick, TreeTick, Wait, room_percent, round_tick
 from hosttune.measure.watch.tree import Tree
 from hosttune.measure.watch.waits import Waits
 
@@ -74,6 +75,7 @@ class Looks:
         self._others = Others()
         self._waits = Waits()
         self._mounts = MountTable()
+        self._places = NearCpus()
         self._visible = visible
         self._are_named = are_named
         self._trusts_pids = _pid_namespace() == _INITIAL_PID_NAMESPACE
@@ -120,6 +122,7 @@ class Looks:
             gpu_others=self._gpu_users(gpus if are_its else ()),
             mounts=self._find_mounted(tree),
             limit=self.limits.limit,
+            placement=self._find_placement(gpus if are_its else ()),
             are_limits_hidden=self.limits.are_hidden,
             throttled_percent=throttled,
             wait=wait,
@@ -172,6 +175,10 @@ class Looks:
         if self._count not in EARLY and self._count % FILES_EVERY and not (tree is not None and tree.blocked):
             return None
         return self._mounts.of(list(self.tree.members))
+
+    def _find_placement(self, gpus: tuple[GpuSample, ...] | None) -> Placement | None:
+        is_due = self._count in EARLY or self._count % CPUS_EVERY == 0
+        return self._places.look(gpus or (), self.tree.members) if is_due and self._trusts_pids else None
 
     def _programs(self) -> tuple[tuple[Workload, ...] | None, tuple[ThreadPool, ...], str]:
         """What the busiest processes work with, whose threads they have, and what holds the first of them to one."""

@@ -66,6 +66,8 @@ def choose_remedies(verdict: WatchVerdict, account: Account) -> tuple[Advice, ..
             found[name] = _fill_advice(name, account)
     if not states and starts_workers_anew(account):
         found["new-workers"] = ADVICE["new-workers"]
+    if states and verdict.outcome is not VerdictKind.IDLE:
+        found |= {name: _fill_advice(name, account) for name in _of_places(states, account)}
     if (end := _end_advice(ending_of(account), account)) and end not in found:
         copies = ("worker-copies",) if end in _OUT_OF_MEMORY and _has_loaders(account) else ()
         kept = {name: found[name] for name in found if end not in _OUT_OF_MEMORY or name not in _MORE_MEMORY}
@@ -73,6 +75,17 @@ def choose_remedies(verdict: WatchVerdict, account: Account) -> tuple[Advice, ..
     if any(gpu.was_lost for gpu in account.gpus.values()):
         found = {"lost-gpu": ADVICE["lost-gpu"], **found}
     return tuple(found.values())
+
+
+def _of_places(states: list[State], account: Account) -> tuple[str, ...]:
+    """Ranks that are far from their GPUs, or bound nowhere on a machine with several nodes."""
+    place = account.placement
+    if place is None:
+        return ()
+    if place.far:
+        return ("far-gpu",)
+    is_free = place.unbound == place.processes >= 2 and place.domains >= 2
+    return ("bind-ranks",) if is_free and {State.WORKERS, State.CPU, State.WAIT} & set(states) else ()
 
 
 _ENDS = {
@@ -381,6 +394,8 @@ def _fill_words(name: str, account: Account) -> dict[str, object]:
     return {
         "crowd": crowd.text(of_threads=name == "threads") if crowd is not None else "more want a CPU than there are",
         "pools": _name_pools(account),
+        "far": account.placement.far if account.placement is not None else 0,
+        "ranks": account.placement.processes if account.placement is not None else 0,
         "most": max(1, int(crowd.cpus)) if crowd is not None else 1,
         "less": _LESS_MEMORY[_has_loaders(account)],
         "variable": account.one_thread,

@@ -194,6 +194,19 @@ class GpuUser:
 
 
 @frozen
+class Placement:
+    """Of the job's processes on GPUs: `processes` are looked at, `unbound` may run on every CPU, `far` on none near any
+    of their GPUs. `example` names one of those: `python (42): CPUs 0-31, its GPU is near 32-63`. `domains`: groups of
+    CPUs that are near a GPU."""
+
+    processes: int
+    unbound: int = 0
+    far: int = 0
+    example: str = ""
+    domains: int = 1
+
+
+@frozen
 class Tick:
     """What went on in `seconds` up to `at_s`, seconds since the watch began."""
 
@@ -213,6 +226,7 @@ class Tick:
     limit: CpuLimit | None = None  # what keeps the job from other CPUs of the host
     are_limits_hidden: bool = False  # quotas above this container cannot be seen
     throttled_percent: float | None = None  # of the time, in periods in which the quota held it back
+    placement: Placement | None = None  # of its processes on GPUs; looked up now and then
     wait: Wait | None = None  # what it slept on; None where it ran, or on nothing that is known
     memory: MemoryTick | None = None  # None if there is no limit
     shm: ShmRoom | None = None
