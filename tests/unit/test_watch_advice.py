@@ -62,6 +62,17 @@ def test_advice_names_rules_and_commands_that_exist(name):
         assert word in builtin_catalog().rules
 
 
+def test_table_of_what_advice_was_worth_names_each_one():
+    text = (Path(__file__).resolve().parents[2] / "docs/measuring.md").read_text(encoding="utf-8")
+    part = text.partition('<a id="advice"></a>')[2].partition("**What a job works with**")[0]
+    rows = [line.split("|")[1] for line in part.splitlines() if line.startswith("| ")][1:]
+    lists = part.partition("Not tried for a gain")[2]
+    named = set(re.findall(r"[a-z]+(?:-[a-z]+)*", " ".join(rows)))
+    assert named <= set(ADVICE)
+    left = {name for name in ADVICE if name not in named and not re.search(rf"(?<![\w-]){name}(?![\w-])", lists)}
+    assert left == set()
+
+
 @pytest.mark.parametrize("name", [name for name in SCENARIOS if SCENARIOS[name][0] != "IDLE"])
 def test_every_state_but_idling_leads_to_something(name):
     texts, _, sentence = told(SCENARIOS[name][1])
