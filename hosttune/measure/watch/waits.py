@@ -130,15 +130,19 @@ def _lock_name(file: str | None) -> str:
 
 
 def _find_network(files: Iterable[str | None], ends: Ends) -> Wait | None:
-    """A connection to someone who is not of the job; None where there is none."""
+    """A connection to someone who is not of the job; None where there is none. One that is only asked for counts where
+    there is no other."""
+    asked = None
     own = {ends.tcp[key[1]].local for key in _list_inodes(ends.links) if key[1] in ends.tcp}
     for link in files:
         key = inode_of(link or "")
         found = ends.tcp.get(key[1]) if key is not None and key[0] == "socket" else None
         if found is not None and not found.is_listening and found.remote not in own and not found.remote.endswith(":0"):
             where = found.remote + (" (this host)" if is_local(found.remote) else "")
-            return Wait(Want.NETWORK, where + (NO_ANSWER if found.is_asking else ""))
-    return None
+            if not found.is_asking:
+                return Wait(Want.NETWORK, where)
+            asked = asked or Wait(Want.NETWORK, where + NO_ANSWER)
+    return asked
 
 
 def _find_peer(files: Iterable[str | None], ends: Ends, ours: Container[tuple[str, int]]) -> Wait | None:
