@@ -28,7 +28,7 @@ class Advice:
 ADVICE: Mapping[str, Advice] = MappingProxyType({
     "threads": Advice(
         "{crowd}: set OMP_NUM_THREADS=1 before the start, and in each loader worker "
-        "torch.set_num_threads(1) and cv2.setNumThreads(0); in one process on its own, as many threads as CPUs",
+        "torch.set_num_threads(1) and cv2.setNumThreads(0){pools}; in one process on its own, as many threads as CPUs",
         "OpenMP loops on 2 CPUs: 2 threads 7,627 items/s, 16 threads 877; on half a CPU: 1: 2,491, 16: 350",
         MACHINE,
         rule="framework-env",
@@ -198,6 +198,11 @@ ADVICE: Mapping[str, Advice] = MappingProxyType({
         "it waits for its own writes: checkpoints, logs, or fsync after each file. Write less often, to a local disk, "
         "and beside the training (torch.distributed.checkpoint.async_save)",
     ),
+    "shm-store": Advice(
+        "/dev/shm has only {size} MiB: a store of shared objects (Ray) that finds no room there is a file in /tmp. "
+        "Make it larger: docker run --shm-size=8g or --ipc=host; in Kubernetes an emptyDir with medium: Memory",
+        rule="limits-shm",
+    ),
     "memory": Advice("pages are swapped, or dropped and needed again", rule="memory-pressure"),
     "memory-limit": Advice(
         "raise its memory limit: {path} sets it. Or fewer loader workers: the page cache of its files counts as well",
@@ -231,7 +236,8 @@ ADVICE: Mapping[str, Advice] = MappingProxyType({
     ),
     "hang": Advice(
         "if it should be working, see where it hangs: py-spy dump --pid {pid} shows the main process; the same with "
-        "each process of pgrep -P {pid} shows loader workers and ranks",
+        "each process of pgrep -P {pid} shows loader workers and ranks. Where it shows file_baton.py, a build of an "
+        "extension was cut off: remove the file `lock` below ~/.cache/torch_extensions",
     ),
     "throttled": Advice("the GPU's clock is held down", rule="gpu-throttle"),
     "cold-gpu": Advice(
@@ -241,6 +247,20 @@ ADVICE: Mapping[str, Advice] = MappingProxyType({
     "foreign": Advice(
         "others take the CPU time: move them, nice them, or give the job CPUs of its own (taskset, cpuset, "
         "CPUWeight= of a systemd unit, the scheduler's request)",
+    ),
+    "far-gpu": Advice(
+        "{far} of its {ranks} processes on GPUs may use no CPU near their GPU: bind each to the CPUs of its own GPU "
+        "(srun --gpu-bind=closest with --cpus-per-gpu, torchrun --numa-binding=node, numactl), or none of them",
+        "copies from the GPU to the host: 330 GB/s near, 115 far (GB200)",
+        "pytorch/torchtitan#3519",
+        rule="cpu-gpu-affinity",
+    ),
+    "bind-ranks": Advice(
+        "its ranks may run on every CPU, also far from their GPUs. Try them bound to the CPUs near each GPU: srun "
+        "--cpu-bind=rank_ldom, torchrun --numa-binding=node, numactl. Measure both",
+        "eight ranks on eight nodes: a step took 14.1 ms bound, 70.4 unbound; on two nodes nothing",
+        "NVIDIA/srt-slurm#332",
+        rule="cpu-gpu-affinity",
     ),
     "stolen": Advice(
         "nothing in this machine changes that: take a type with CPUs of its own (not a burstable one whose credits are "
@@ -257,6 +277,14 @@ ADVICE: Mapping[str, Advice] = MappingProxyType({
         "it reads nothing while it waits: it lists folders and looks files up (a walk, glob, a stat for each), or "
         "writes there. Make the list of files once and keep it, pack small files into few large ones, and write to a "
         "local disk. A Python that imports from there: copy the environment to a local disk",
+    ),
+    "unanswered": Advice(
+        "nothing answers there: a firewall, a proxy that is not set, or a server that is down. Without a "
+        "network: HF_HUB_OFFLINE=1 for models and data that are here already, WANDB_MODE=offline",
+    ),
+    "cold-cache": Advice(
+        "nothing to fix: the first pass over the data came from storage, and later ones come from memory. If the first "
+        "epoch matters, read the files once before the job starts: cat FILES >/dev/null",
     ),
     "allowance": Advice(
         "the cloud holds its packets back: this machine's type allows no more bandwidth, packets or connections; take "

@@ -31,7 +31,7 @@ DOORS = {
     "measure/dataset/walk.py": ("_Folder.__init__",),
     "measure/gpu/program.py": ("Program.lines",),
     "measure/watch/group.py": ("Group._inside",),
-    "measure/watch/kept.py": ("Kept.read", "Kept._rest"),
+    "measure/watch/kept.py": ("Kept.read", "Kept._rest", "content_of"),
     "measure/watch/mounts.py": ("MountTable._has_fuse",),
     "measure/watch/recording.py": ("replay",),
 }  # fmt: skip

@@ -12,11 +12,28 @@ from hosttune.cli.app import COMMANDS
 from hosttune.engine.catalog import builtin_catalog
 from hosttune.measure.advice import ADVICE
 from hosttune.measure.gpu.reasons import HELD_BACK, POWER_CAP
-from hosttune.measure.watch.programs import Workload, held_to_one_thread, mapped_files, works_with
+from hosttune.measure.watch.programs import (
+    ThreadPool,
+    Workload,
+    find_pools,
+    held_to_one_thread,
+    mapped_files,
+    works_with,
+)
 from hosttune.measure.watch.remedies import choose_remedies
 from hosttune.measure.watch.session import WatchEnd
 from hosttune.measure.watch.states import State
-from hosttune.measure.watch.tick import CpuLimit, HeldBack, LimitKind, MemoryTick, Mounted, Wait, Want
+from hosttune.measure.watch.tick import (
+    NO_ANSWER,
+    CpuLimit,
+    HeldBack,
+    LimitKind,
+    MemoryTick,
+    Mounted,
+    ShmRoom,
+    Wait,
+    Want,
+)
 from hosttune.views.measure.watch import GUIDE, watch_text
 from hosttune.views.measure.watch_words import MEANINGS, list_evidence, make_headline
 from hosttune.views.page import Page
@@ -43,6 +60,17 @@ def test_advice_names_rules_and_commands_that_exist(name):
     assert bool(advice.figure) >= bool(advice.measured)
     for word in re.findall(r"hosttune explain ([a-z-]+)", advice.text):
         assert word in builtin_catalog().rules
+
+
+def test_table_of_what_advice_was_worth_names_each_one():
+    text = (Path(__file__).resolve().parents[2] / "docs/measuring.md").read_text(encoding="utf-8")
+    part = text.partition('<a id="advice"></a>')[2].partition("**What a job works with**")[0]
+    rows = [line.split("|")[1] for line in part.splitlines() if line.startswith("| ")][1:]
+    lists = part.partition("Not tried for a gain")[2]
+    named = set(re.findall(r"[a-z]+(?:-[a-z]+)*", " ".join(rows)))
+    assert named <= set(ADVICE)
+    left = {name for name in ADVICE if name not in named and not re.search(rf"(?<![\w-]){name}(?![\w-])", lists)}
+    assert left == set()
 
 
 @pytest.mark.parametrize("name", [name for name in SCENARIOS if SCENARIOS[name][0] != "IDLE"])
@@ -279,6 +307,42 @@ def test_wait_for_the_server_of_a_file_system_is_advised_on_by_what_is_asked_of_
     assert texts[0].startswith(begin)
     assert texts[-1].startswith("the process at the other end") is (kind is Want.PEER)
     assert State.DISK not in verdict.not_the_cause
+
+
+def test_address_that_does_not_answer_is_named_and_no_more_requests_are_advised():
+    what = f"192.0.2.1:443{NO_ANSWER}"
+    texts, _, sentence = told(tick(None, None, idle=98, main=0.02, gpus=(), wait=Wait(Want.NETWORK, what)))
+    assert "192.0.2.1:443, which does not answer" in sentence
+    assert len(texts) == 1
+    assert "HF_HUB_OFFLINE=1" in texts[0]
+
+
+def test_threads_that_do_not_follow_openmp_are_set_by_their_own_names():
+    pools = find_pools(
+        ["/v/tokenizers/tokenizers.abi3.so", "/v/onnxruntime/capi/libonnxruntime.so.1.20", "/lib/libc.so.6"]
+    )
+    assert pools == (ThreadPool.TOKENIZERS, ThreadPool.ONNX)
+    one = tick(idle=1, children=(0.5,) * 4, main=0.02, gpus=())
+    full = replace(one, works_with=(), tree=replace(one.tree, wanting=16.0 * (one.cpus or 1), wanting_processes=4))
+    assert "what does not follow it: TOKENIZERS_PARALLELISM=false, intra_op" in told(replace(full, pools=pools))[0][0]
+    assert "what does not follow it" not in told(full)[0][0]
+
+
+def test_first_epoch_that_was_cold_needs_no_other_disk():
+    disk, main = MEASURED["disk bound, two workers"][1], MEASURED["one worker"][1]
+    ticks = [*at(jittered(disk, 60, seed=1), 0), *at(jittered(main, 60, seed=2), 60)]
+    verdict, account = judged(ticks, WATCHED)
+    assert verdict.first_was_cold
+    texts = [advice.text for advice in choose_remedies(verdict, account)]
+    assert any(text.startswith("nothing to fix: the first pass") for text in texts)
+    assert not any("fast local disk" in text or "read in order" in text for text in texts)
+
+
+@pytest.mark.parametrize(("size", "is_named"), [(64 << 20, True), (8 << 30, False)])
+def test_store_that_finds_no_room_in_a_small_shm_is_named_to_a_job_that_waits_for_its_writes(size, is_named):
+    one = tick(io=(69, 68), idle=70, children=(), main=0.05, device=0.0, gpus=(), shm=ShmRoom(size, size))
+    texts, *_ = told(replace(one, tree=replace(one.tree, written_bytes=4 * MIB)))
+    assert any("a file in /tmp" in text for text in texts) is is_named
 
 
 def test_slow_peer_that_serves_no_files_is_watched():

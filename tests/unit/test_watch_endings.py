@@ -120,6 +120,15 @@ def test_kills_in_its_own_group_are_counted_from_the_begin_on(tmp_path, line, pa
     assert memory.kills() == Kills(2, 0)  # what the host killed long ago did not end this job
 
 
+def test_kills_before_a_wrapper_was_seen_in_its_group_count(tmp_path):
+    files = {"job/memory.events": "oom_kill 9\n", "memory.events": "oom_kill 0\n"}
+    memory = JobMemory(42, **built(tmp_path, "0::/\n", files))
+    (tmp_path / "proc/42/cgroup").write_text("0::/job\n")
+    (tmp_path / "proc/vmstat").write_text("oom_kill 5\n")  # two since the watch began
+    memory.look()
+    assert memory.kills().group == 2
+
+
 def test_kills_in_a_scope_that_is_gone_are_those_of_the_group_above(tmp_path):
     files = {"a/memory.events": "oom_kill 1\n", "a/b/memory.events": "oom_kill 0\n"}
     memory = JobMemory(42, **built(tmp_path, "0::/a/b\n", files))
@@ -187,3 +196,10 @@ def test_small_shm_that_no_look_saw_full_is_named_to_a_job_with_loaders_that_fai
 def test_job_without_loaders_is_not_told_to_take_fewer(children, less):
     account = ended(137, Kills(1, 1), one=tick(children=children), memory=MEMORY)
     assert choose_remedies(judge(account), account)[0].text.startswith(f"it needs more memory than its limit: {less}")
+
+
+def test_job_that_lost_workers_for_want_of_memory_is_not_told_to_start_more():
+    account = ended(None, Kills(2, 2), one=tick(children=(0.98,), gpus=(), idle=50, main=0.03, cpus=8.0), memory=MEMORY)
+    texts = [advice.text for advice in choose_remedies(judge(account), account)]
+    assert texts[0].startswith("it needs more memory")
+    assert not any("more loader workers" in text or "persistent_workers" in text for text in texts)

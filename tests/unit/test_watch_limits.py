@@ -11,7 +11,15 @@ import pytest
 
 from hosttune.facts.cpu.cpu import Quota
 from hosttune.measure.watch import limits
-from hosttune.measure.watch.limits import CpuLimits, cpu_folders, name_setter, parse_numbers, period_s, shared_mask
+from hosttune.measure.watch.limits import (
+    CpuLimits,
+    cpu_folders,
+    hides_limits,
+    name_setter,
+    parse_numbers,
+    period_s,
+    shared_mask,
+)
 from hosttune.measure.watch.states import HeldState, State, Trust, step
 from hosttune.measure.watch.tick import CpuLimit, HostTick, LimitKind
 from hosttune.measure.watch.verdict import Confidence
@@ -172,3 +180,39 @@ def test_nobody_takes_cpus_that_are_free():
     """One thread under half a CPU, 70 % of the CPUs free: once called FOREIGN."""
     one = replace(held_back(), limit=None, throttled_percent=None, cpus=2.0, host=HostTick(70.0, 0.0, 0.55))
     assert state_of(replace(one, tree=replace(one.tree, run_delay_cores=0.5))) is not State.FOREIGN
+
+
+@pytest.mark.parametrize(
+    ("link", "folder", "is_hidden"),
+    [
+        ("cgroup:[4026531835]", "", False),
+        ("cgroup:[4026532999]", "", True),  # a container: the groups above its own are not shown
+        ("cgroup:[4026531835]", "/missing", True),  # a sandbox that shows none
+        (None, "", False),  # before Linux 4.6
+    ],
+)
+def test_limits_above_a_container_are_known_to_be_hidden(tmp_path, monkeypatch, link, folder, is_hidden):
+    def read_link(path):
+        if link is None:
+            raise FileNotFoundError(path)
+        return link
+
+    monkeypatch.setattr(limits.os, "readlink", read_link)
+    assert hides_limits((f"{tmp_path}{folder}",)) is is_hidden
+
+
+@pytest.mark.parametrize(
+    ("state", "one"),
+    [
+        (State.FOREIGN, tick(cpu=98, idle=0, children=(0.17,) * 3, main=0.0, delay=2.5, gpus=(), cpus=2.0)),
+        (State.CPU, tick(cpu=73, idle=44, children=(0.36,) * 3, main=0.02, delay=1.8, gpus=(), cpus=2.0)),
+    ],
+)
+def test_quota_that_cannot_be_seen_keeps_what_looks_the_same_at_low_confidence(state, one):
+    """Measured: three processes in a control group namespace below a quota, beside three others and with none."""
+    one = replace(one, tree=replace(one.tree, wanting=3.0, wanting_processes=3, most_runnable=1.0))
+    verdict, _ = judged(jittered(one, 60, seed=5), WATCHED)
+    assert (verdict.state, verdict.confidence) == (state, Confidence.HIGH)
+    verdict, _ = judged(jittered(replace(one, are_limits_hidden=True), 60, seed=5), WATCHED)
+    assert (verdict.state, verdict.confidence) == (state, Confidence.LOW)
+    assert any("is not visible from inside" in line for line in verdict.would_decide)

@@ -11,6 +11,7 @@ from hosttune.measure.watch.counting import Counters, compute_sums
 from hosttune.measure.watch.family import Member, sort_family
 from hosttune.measure.watch.group import folder_of
 from hosttune.measure.watch.host import disk_tick
+from hosttune.measure.watch.kept import content_of
 from hosttune.measure.watch.others import find_busiest, gpu_users
 from hosttune.measure.watch.parse import (
     CpuTimes,
@@ -25,6 +26,7 @@ from hosttune.measure.watch.parse import (
     process_stat,
     run_delay,
 )
+from hosttune.measure.watch.process import WatchedProcess
 from hosttune.measure.watch.tick import HeldBack
 
 STAT = b"4242 (a) b (c) D 7 42 40 34816 4242 4194304 99 0 5 0 120 30 10 4 20 0 3 0 3826173 3133440 358 18446744073709551615"
@@ -257,3 +259,35 @@ def test_only_cards_of_the_ena_driver_are_asked_and_only_what_grew_is_told(tmp_p
     )
     assert Allowances(sys=str(tmp_path)).look() == (HeldBack("eth0 bw_in_allowance_exceeded", 3),)
     assert asked == ["eth0", "eth0"]
+
+
+def test_words_of_a_process_are_read_anew_when_it_becomes_another_program(tmp_path):
+    folder = tmp_path / "7"
+    folder.mkdir()
+
+    def become(name, stack, words):
+        fields = [b"S", b"1"] + [b"0"] * 17 + [b"99"] + [b"0"] * 5 + [stack] + [b"0"] * 10
+        (folder / "stat").write_bytes(b"7 (" + name + b") " + b" ".join(fields))
+        (folder / "cmdline").write_bytes(words)
+
+    become(b"sh", b"4096", b"sh\0run.sh\0")
+    one = WatchedProcess(7, str(tmp_path), is_kept=False)
+    seen = []
+    for name, stack, words in (
+        (b"sh", b"4096", b"not read\0"),
+        (b"sh", b"8192", b"sh\0next.sh\0"),  # exec(2) of the same program has another stack
+        (b"python3", b"8192", b"python3\0train.py\0"),
+    ):
+        one.look()
+        become(name, stack, words)
+        seen.append(one.look() and one.command)
+    assert seen == [b"sh\0run.sh\0", b"sh\0next.sh\0", b"python3\0train.py\0"]
+
+
+def test_file_that_is_read_once_is_cut_at_its_limit_and_whole_below_it(tmp_path):
+    file = tmp_path / "list"
+    for size in (0, 100, 2048, 5000, 70_000):
+        file.write_bytes(bytes(range(256)) * (size // 256) + b"x" * (size % 256))
+        assert content_of(str(file)) == file.read_bytes()[: 64 << 10]
+        assert content_of(str(file), 10) == file.read_bytes()[:10]
+    assert content_of(str(tmp_path / "missing")) is None

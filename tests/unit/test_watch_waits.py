@@ -7,6 +7,7 @@ import struct
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 
 import pytest
 
@@ -54,6 +55,15 @@ def test_connection_is_named_by_its_other_end():
     assert wait("do_poll", {5: "socket:[7]"}, tcp=[STORE]) == Wait(Want.NETWORK, "10.0.0.9:9000")
     local = OpenSocket(7, "127.0.0.1:4000", "127.0.0.1:9000")
     assert wait("ep_poll", {5: "socket:[7]"}, tcp=[local]).what == "127.0.0.1:9000 (this host)"
+
+
+def test_connection_that_is_asked_for_only_is_one_that_does_not_answer():
+    asked = OpenSocket(7, "10.0.0.2:4000", "192.0.2.1:443", is_asking=True)
+    assert wait("do_poll", {5: "socket:[7]"}, tcp=[asked]).what == "192.0.2.1:443, which does not answer"
+    both = wait("do_poll", {5: "socket:[7]", 6: "socket:[8]"}, tcp=[asked, replace(STORE, inode=8)])
+    assert both.what == "10.0.0.9:9000"  # one of them works
+    body = bytes([socket.AF_INET, 2, 0, 0]) + struct.pack(">HH", 1, 2) + bytes(64)
+    assert tcp_socket(body).is_asking
 
 
 def test_server_that_waits_for_somebody_to_come_waits_for_no_store():

@@ -8,13 +8,14 @@ from hosttune.frozen import frozen
 from hosttune.measure.gpu.reasons import POWER_CAP
 from hosttune.measure.gpu.sample import GpuSample
 from hosttune.measure.watch.history import History, point
-from hosttune.measure.watch.programs import Workload
+from hosttune.measure.watch.programs import ThreadPool, Workload
 from hosttune.measure.watch.states import LIMITS, HeldState, State, Trust, step
 from hosttune.measure.watch.tick import (
     CpuLimit,
     Kills,
     MemoryTick,
     Mounted,
+    Placement,
     ShmRoom,
     Tick,
     Want,
@@ -142,8 +143,10 @@ class Account:
         self.waited_s = 0.0
         self.limit: CpuLimit | None = None  # the last that held it back
         self.works_with: set[Workload] = set()
+        self.pools: set[ThreadPool] = set()
         self.one_thread = ""  # what holds its busiest process to one thread, as last seen
         self.memory: MemoryTick | None = None
+        self.placement: Placement | None = None  # as last seen
         self.new_workers = 0  # counted; and in how many looks some were seen
         self.looks_with_new_workers = 0
         self.allowances: dict[str, int] = {}  # packets that the cloud held back, by card and counter
@@ -161,6 +164,7 @@ class Account:
         self.seconds += tick.seconds
         self._total(tick)
         self.memory = _take_fuller(self.memory, tick.memory)
+        self.placement = tick.placement or self.placement
         for held in tick.allowances:
             if held.name in self.allowances or len(self.allowances) < MOST_NAMES:
                 self.allowances[held.name] = self.allowances.get(held.name, 0) + held.packets
@@ -193,6 +197,7 @@ class Account:
         self._add_mounts(tick)
         if tick.works_with is not None:
             self.works_with.update(tick.works_with)
+            self.pools.update(tick.pools)
             self.one_thread = tick.one_thread
         return self.held
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hosttune.measure.watch.account import Account
+from hosttune.measure.watch.states import State
 
 SHORT_S = 20.0
 
@@ -21,11 +22,17 @@ def describe_gaps(account: Account) -> tuple[str, ...]:
     elif account.has_job_pressure_s < account.counted_s / 2:
         why = f" ({watched.pressure_reason})" if watched.pressure_reason else ""
         found.append(f"pressure is the whole host's{why}: --scope gives the job a control group of its own")
+    if account.last is not None and account.last.are_limits_hidden and _is_short_of_cpus(account):
+        found.append("a CPU quota above this container is not visible from inside: watch it from the host")
     if account.is_partial:
         found.append("some of the job's processes cannot be read: watch as their user, or as root")
     if last is not None and last.tree is not None and last.tree.run_delay_cores is None:
         found.append("the kernel keeps no run delay (schedstat), which tells whether others take the job's CPU time")
     return tuple(found)
+
+
+def _is_short_of_cpus(account: Account) -> bool:
+    return account.ticks_of[State.FOREIGN] + account.ticks_of[State.CPU] > 0
 
 
 def _describe_short(account: Account) -> str:

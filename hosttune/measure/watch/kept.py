@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-from hosttune.host.bounded import PROCESS_FILE, head_of
+from hosttune.host.bounded import PROCESS_FILE, read_head
 from hosttune.host.process_memory import head_in_time
 
 MOST_BYTES = 1 << 22
 # A list in /proc comes a page at a time, in whole records (seq_read_iter, fs/seq_file.c), however much is asked for.
 # The records of what is kept are short, so what fills less than half a page is all there is.
 _WHOLE = 2048
+_PAGE = 1 << 12
 
 
 class Kept:
@@ -63,9 +64,16 @@ class Kept:
 def content_of(path: str, limit: int = PROCESS_FILE) -> bytes | None:
     """The first `limit` bytes of a file that is read once; None where that fails."""
     try:
-        return head_of(path, limit)[0]
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except OSError:
         return None
+    try:
+        content = os.read(descriptor, min(limit, _PAGE))
+        return content if len(content) < min(limit, _WHOLE) else (content + read_head(descriptor, limit)[0])[:limit]
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
 
 
 def content_in_time(path: str, limit: int = PROCESS_FILE) -> bytes | None:

@@ -23,6 +23,7 @@ from hosttune.regex import regex
 
 _CONTAINER = regex(r"(?:docker|libpod|crio|cri-containerd)[-/]([0-9a-f]{12,64})")
 _JOB = regex(r"job_(\d+)")
+_FIRST_NAMESPACE = "cgroup:[4026531835]"  # PROC_CGROUP_INIT_INO, include/linux/proc_ns.h
 _MOSTLY = 0.6  # of the job's CPU time, that of processes which share few CPUs
 
 
@@ -34,6 +35,7 @@ class CpuLimits:
         self.cpus = 1.0
         self.allowed: frozenset[int] | None = None  # None: all
         self.reason = ""
+        self.are_hidden = False  # a quota above what is visible here may hold the job back
         self.is_surprised = False  # a quota that was not known has held the job back: time to look around
         self._root = root
         self._was: dict[str, int] = {}
@@ -51,6 +53,7 @@ class CpuLimits:
         groups = content_of(f"/proc/{self._root}/cgroup") or b""
         self.allowed = None if len(allowed) >= whole else allowed
         self._folders = cpu_folders(groups)
+        self.are_hidden = hides_limits(self._folders)
         self.is_surprised = False
         tightest = min(find_quotas(self._root), key=lambda quota: quota.cpus, default=None)
         self.cpus, self.limit = float(len(allowed)), None
@@ -98,6 +101,16 @@ def cpu_folders(groups: bytes) -> tuple[str, ...]:
     paths = parse_groups(groups.decode("utf-8", "surrogateescape"))
     mount = f"{GROUPS}/cpu" if "cpu" in paths else GROUPS
     return tuple(walk_upwards(mount, paths.get("cpu", paths.get("", "/"))))
+
+
+def hides_limits(folders: tuple[str, ...]) -> bool:
+    """Whether there may be control groups above these folders that are not visible: in a container they end at its own
+    (cgroup_namespaces(7)), and some sandboxes show none."""
+    try:
+        is_first = os.readlink("/proc/self/ns/cgroup") == _FIRST_NAMESPACE
+    except OSError:
+        is_first = True  # this kernel has no such namespaces
+    return not is_first or not all(os.path.isdir(folder) for folder in folders[:1])
 
 
 def period_s(path: str) -> float:

@@ -16,10 +16,18 @@ from hosttune.measure.watch.kept import content_in_time
 from hosttune.measure.watch.limits import CpuLimits
 from hosttune.measure.watch.memory import Freezer, JobMemory
 from hosttune.measure.watch.mounts import MountTable
+from hosttune.measure.watch.near import NearCpus
 from hosttune.measure.watch.others import Others, gpu_users
-from hosttune.measure.watch.programs import Workload, held_to_one_thread, mapped_files, works_with
+from hosttune.measure.watch.programs import (
+    ThreadPool,
+    Workload,
+    find_pools,
+    held_to_one_thread,
+    mapped_files,
+    works_with,
+)
 from hosttune.measure.watch.states import LIMITS
-from hosttune.measure.watch.tick import GpuUser, Mounted, Tick, TreeTick, Wait, room_percent, round_tick
+from hosttune.measure.watch.tick import GpuUser, Mounted, Placement, Tick, TreeTick, Wait, room_percent, round_tick
 from hosttune.measure.watch.tree import Tree
 from hosttune.measure.watch.waits import Waits
 
@@ -28,6 +36,7 @@ EARLY = frozenset({1, 2, 5})
 CPUS_EVERY = 30  # looks
 FILES_EVERY = 60
 PROGRAMS_EVERY = 10
+PROGRAMS_LATER = 60  # once that many looks have been
 _MOST_PROGRAMS = 4  # of the busiest processes, whose mapped files are looked at
 _MOST_WORDS = 4  # of a command line: python3 -m vllm.entrypoints ...
 _MAPS_BYTES = 1 << 20  # a process with PyTorch, OpenCV and pandas has some 200 KiB
@@ -66,6 +75,7 @@ class Looks:
         self._others = Others()
         self._waits = Waits()
         self._mounts = MountTable()
+        self._places = NearCpus()
         self._visible = visible
         self._are_named = are_named
         self._trusts_pids = _pid_namespace() == _INITIAL_PID_NAMESPACE
@@ -96,7 +106,7 @@ class Looks:
         if tree is not None and _has_time(tree, self.limits.cpus):
             tree, wait = self._wait(tree, seconds)
         is_still = tree is None or not tree.cores
-        works, one_thread = self._programs()
+        works, pools, one_thread = self._programs()
         frozen_by = self._freezer.look() if is_still else ""
         tick = Tick(
             at_s=now_s - self._start_s,
@@ -112,6 +122,8 @@ class Looks:
             gpu_others=self._gpu_users(gpus if are_its else ()),
             mounts=self._find_mounted(tree),
             limit=self.limits.limit,
+            placement=self._find_placement(gpus if are_its else ()),
+            are_limits_hidden=self.limits.are_hidden,
             throttled_percent=throttled,
             wait=wait,
             memory=self.memory.look(),
@@ -119,6 +131,7 @@ class Looks:
             allowances=self._allowances.look() if self._count % ALLOWANCES_EVERY == 0 else (),
             frozen_by=frozen_by,
             works_with=works,
+            pools=pools,
             one_thread=one_thread,
             is_paused=is_paused or bool(frozen_by) or (tree is not None and tree.is_stopped),
         )
@@ -128,6 +141,7 @@ class Looks:
     def close(self) -> None:
         self.tree.close()
         self.group.close()
+        self._waits.close()
         self._host.close()
         self.sampler.close()
 
@@ -162,10 +176,15 @@ class Looks:
             return None
         return self._mounts.of(list(self.tree.members))
 
-    def _programs(self) -> tuple[tuple[Workload, ...] | None, str]:
-        """What the busiest processes work with, and what holds the first of them to one thread."""
-        if self._count not in EARLY and self._count % PROGRAMS_EVERY:
-            return None, ""
+    def _find_placement(self, gpus: tuple[GpuSample, ...] | None) -> Placement | None:
+        is_due = self._count in EARLY or self._count % CPUS_EVERY == 0
+        return self._places.look(gpus or (), self.tree.members) if is_due and self._trusts_pids else None
+
+    def _programs(self) -> tuple[tuple[Workload, ...] | None, tuple[ThreadPool, ...], str]:
+        """What the busiest processes work with, whose threads they have, and what holds the first of them to one."""
+        every = PROGRAMS_EVERY if self._count <= PROGRAMS_LATER else PROGRAMS_LATER
+        if self._count not in EARLY and self._count % every:
+            return None, (), ""
         busiest = sorted(self.tree.members.values(), key=lambda one: -one.cores)[:_MOST_PROGRAMS]
         paths, words = set[str](), set[str]()
         for one in busiest:
@@ -173,7 +192,7 @@ class Looks:
             paths.update(self._mounts.list_opened(one.pid))
             words.update(one.command.decode("utf-8", "replace").split("\0")[:_MOST_WORDS])
         environment = content_in_time(f"/proc/{busiest[0].pid}/environ") if busiest else None
-        return works_with(paths, words), held_to_one_thread(environment or b"")
+        return works_with(paths, words), find_pools(paths), held_to_one_thread(environment or b"")
 
 
 def _has_time(tree: TreeTick, cpus: float) -> bool:

@@ -54,7 +54,8 @@ class JobMemory:
         self._began: dict[str, int] = {}
         self._last: dict[str, int] = {}
         self._limit: tuple[str, int] | None = None
-        self._host_kills = (self._count_host_kills(),) * 2  # at the last two looks
+        self._host_began = self._count_host_kills()
+        self._host_kills = (self._host_began,) * 2  # at the last two looks
         self._find()
 
     def look(self) -> MemoryTick | None:
@@ -109,8 +110,10 @@ class JobMemory:
         is_v1 = "memory" in paths
         mount = f"{self._mount}/memory" if is_v1 else self._mount
         self._group = _MemoryGroup(tuple(walk_upwards(mount, paths.get("memory", paths.get("", "/")))), is_v1)
-        self._began = self._group.kills()
-        self._last = dict(self._began)
+        self._last = self._group.kills()
+        # A wrapper's group may have lost processes before this look found it: those that the host counted meanwhile.
+        lately = self._count_host_kills() - self._host_began if self._looks <= _EARLY else 0
+        self._began = {folder: count - min(count, max(0, lately)) for folder, count in self._last.items()}
 
 
 class Freezer:

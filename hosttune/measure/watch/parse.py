@@ -27,6 +27,7 @@ class ProcessStat(NamedTuple):
     threads: int
     started: int
     faults: int = 0  # page faults that had to wait for storage
+    stack: int = 0  # where its stack begins, another one for each program; 0 if this user may not know
 
 
 class ProcessIo(NamedTuple):
@@ -77,6 +78,7 @@ def process_stat(content: bytes) -> ProcessStat | None:
             int(fields[17]),
             int(fields[19]),
             int(fields[9]),
+            int(fields[25]) if len(fields) > 25 else 0,
         )
     except (ValueError, IndexError):
         return None

@@ -43,7 +43,7 @@ class WatchedProcess:
         if stat is None or (old is not None and stat.started != old.stat.started):
             self.close()
             return False
-        if old is None:
+        if old is None or (stat.name, stat.stack) != (old.stat.name, old.stat.stack):
             self.look_at_command()
         content = self._io.read()
         io: ProcessIo | None = process_io(content) if content else None

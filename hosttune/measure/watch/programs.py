@@ -26,6 +26,18 @@ class Workload(str, Enum):
     ARRAYS = "arrays"
 
 
+class ThreadPool(str, Enum):
+    """Threads that OMP_NUM_THREADS does not count, by what sets their number. Sources: documents of each library."""
+
+    TOKENIZERS = "TOKENIZERS_PARALLELISM=false"
+    ONNX = "intra_op_num_threads=1 in the SessionOptions of ONNX Runtime"
+    POLARS = "POLARS_MAX_THREADS=1"
+    DUCKDB = "SET threads = 1 of DuckDB"
+    TENSORFLOW = "TF_NUM_INTRAOP_THREADS=1"
+    OPENVINO = "INFERENCE_NUM_THREADS=1 of OpenVINO"
+    GGML = "--threads of llama.cpp"
+
+
 @frozen
 class Signs:
     """`libraries` are parts of paths, `suffixes` those of data files, `commands` names of programs and modules."""
@@ -61,6 +73,11 @@ SIGNS: Mapping[Workload, Signs] = MappingProxyType({
 })  # fmt: skip
 # What may hold pictures, among other things.
 _CONTAINERS = frozenset({".tar", ".mdb", ".lmdb", ".h5", ".hdf5", ".zip", ".tfrecord", ".rec", ".arrow", ".parquet"})
+_POOLS = {
+    ThreadPool.TOKENIZERS: ("/tokenizers/",), ThreadPool.ONNX: ("/onnxruntime/", "libonnxruntime"),
+    ThreadPool.POLARS: ("/polars/",), ThreadPool.DUCKDB: ("/duckdb",), ThreadPool.TENSORFLOW: ("libtensorflow",),
+    ThreadPool.OPENVINO: ("libopenvino",), ThreadPool.GGML: ("libggml",),
+}  # fmt: skip
 _BY_LIBRARY = (Workload.REQUESTS, Workload.VIDEO, Workload.SOUND, Workload.TEXT, Workload.TABLES)
 _WITH_FILE = (Workload.VIDEO, Workload.PICTURES, Workload.ARRAYS)
 _THREAD_COUNTS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
@@ -85,6 +102,12 @@ def works_with(paths: Iterable[str], commands: Iterable[str]) -> tuple[Workload,
     if found & {Workload.PICTURES, Workload.SOUND} and not has_file[Workload.TABLES]:
         found.discard(Workload.TABLES)  # labels
     return tuple(work for work in Workload if work in found)
+
+
+def find_pools(paths: Iterable[str]) -> tuple[ThreadPool, ...]:
+    """The thread pools of the libraries among these mapped files. Pure."""
+    files = set(paths)
+    return tuple(pool for pool, parts in _POOLS.items() if any(part in path for path in files for part in parts))
 
 
 def held_to_one_thread(environment: bytes) -> str:

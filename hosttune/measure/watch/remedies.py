@@ -11,9 +11,9 @@ from hosttune.measure.cpus import Cpus
 from hosttune.measure.gpu.reasons import HELD_BACK
 from hosttune.measure.watch.account import Account
 from hosttune.measure.watch.endings import Ending, EndKind, ending_of
-from hosttune.measure.watch.programs import Workload
+from hosttune.measure.watch.programs import ThreadPool, Workload
 from hosttune.measure.watch.states import LIMITS, State
-from hosttune.measure.watch.tick import CpuLimit, LimitKind, Want, is_file_server
+from hosttune.measure.watch.tick import CpuLimit, LimitKind, Want, is_file_server, is_unanswered
 from hosttune.measure.watch.verdict import SECOND, VerdictKind, WatchVerdict
 from hosttune.measure.workers import start_workers
 
@@ -60,16 +60,32 @@ def choose_remedies(verdict: WatchVerdict, account: Account) -> tuple[Advice, ..
     shares = {one.state: one.share for one in verdict.shares}
     found: dict[str, Advice] = {}
     for state in states:
-        for name in _list_names(state, account, shares.get(state) or 1.0):
+        is_cold = state is State.DISK and verdict.first_was_cold
+        names = ("cold-cache",) if is_cold else _list_names(state, account, shares.get(state) or 1.0)
+        for name in names:
             found[name] = _fill_advice(name, account)
     if not states and starts_workers_anew(account):
         found["new-workers"] = ADVICE["new-workers"]
+    if states and verdict.outcome is not VerdictKind.IDLE:
+        found |= {name: _fill_advice(name, account) for name in _of_places(states, account)}
     if (end := _end_advice(ending_of(account), account)) and end not in found:
         copies = ("worker-copies",) if end in _OUT_OF_MEMORY and _has_loaders(account) else ()
-        found = {**{name: _fill_advice(name, account) for name in (end, *copies)}, **found}
+        kept = {name: found[name] for name in found if end not in _OUT_OF_MEMORY or name not in _MORE_MEMORY}
+        found = {**{name: _fill_advice(name, account) for name in (end, *copies)}, **kept}
     if any(gpu.was_lost for gpu in account.gpus.values()):
         found = {"lost-gpu": ADVICE["lost-gpu"], **found}
     return tuple(found.values())
+
+
+def _of_places(states: list[State], account: Account) -> tuple[str, ...]:
+    """Ranks that are far from their GPUs, or bound nowhere on a machine with several nodes."""
+    place = account.placement
+    if place is None:
+        return ()
+    if place.far:
+        return ("far-gpu",)
+    is_free = place.unbound == place.processes >= 2 and place.domains >= 2
+    return ("bind-ranks",) if is_free and {State.WORKERS, State.CPU, State.WAIT} & set(states) else ()
 
 
 _ENDS = {
@@ -77,6 +93,7 @@ _ENDS = {
     EndKind.FROZEN: "thaw",
 }  # fmt: skip
 _OUT_OF_MEMORY = {"oom-group", "oom-host"}
+_MORE_MEMORY = {"more-workers", "some-workers", "keep-workers", "overlap-waits", "knee"}
 _ASKED_FOR = {"SIGINT", "SIGTERM", "SIGHUP", "SIGPIPE", "SIGUSR1", "SIGUSR2"}  # who sent it knows why
 
 
@@ -97,8 +114,12 @@ def _end_advice(ending: Ending | None, account: Account) -> str:
 def _may_lack_shm(account: Account) -> bool:
     """A loader worker that finds no room in /dev/shm dies within a moment, and its main process ends with an ordinary
     status: no look need have seen it full."""
+    return _has_tiny_shm(account) and _has_loaders(account)
+
+
+def _has_tiny_shm(account: Account) -> bool:
     shm = account.least_shm
-    return shm is not None and 0 < shm.size_bytes <= TINY_SHM and _has_loaders(account)
+    return shm is not None and 0 < shm.size_bytes <= TINY_SHM
 
 
 def _list_names(state: State, account: Account, share: float) -> tuple[str, ...]:
@@ -155,7 +176,7 @@ def is_writing(account: Account) -> bool:
 
 def _of_disk(account: Account) -> tuple[str, ...]:
     if is_writing(account):
-        return ("writes", "placement")
+        return ("writes", "placement", *(("shm-store",) if _has_tiny_shm(account) else ()))
     if maps_its_files(account):
         return ("mapped", *_of_storage(account))
     if account.drops_cache:
@@ -287,6 +308,8 @@ def takes_turns(account: Account) -> bool:
 def _of_waits(account: Account) -> tuple[str, ...]:
     if account.waits_for in {Want.NETWORK, None} and account.allowances:
         return ("allowance", "store")
+    if account.waits_for is Want.NETWORK and _waited_most(account, is_unanswered):
+        return ("unanswered",)
     network = ("nfs-read-ahead",) if any(kind.startswith("nfs") for kind in _list_types(account)) else ()
     kind, is_served = account.waits_for, waits_for_files(account)
     server = ("peer",) if is_served and kind is Want.PEER else ()
@@ -307,9 +330,12 @@ def _of_waits(account: Account) -> tuple[str, ...]:
 
 def waits_for_files(account: Account) -> bool:
     """Whether it mostly waited for the server of a file system, whichever files it asked for."""
+    return account.waits_for in {Want.NETWORK, Want.PEER} and _waited_most(account, is_file_server)
+
+
+def _waited_most(account: Account, of_kind: Callable[[str], bool]) -> bool:
     seconds = account.waited_for
-    served = sum(seconds[what] for what in seconds if is_file_server(what))
-    return account.waits_for in {Want.NETWORK, Want.PEER} and served > 0.5 * sum(seconds.values())
+    return sum(seconds[what] for what in seconds if of_kind(what)) > 0.5 * sum(seconds.values())
 
 
 def _list_types(account: Account) -> tuple[str, ...]:
@@ -356,12 +382,20 @@ def _fill_advice(name: str, account: Account) -> Advice:
     return advice
 
 
+def _name_pools(account: Account) -> str:
+    named = [pool.value for pool in ThreadPool if pool in account.pools]
+    return f"; what does not follow it: {', '.join(named)}" if named else ""
+
+
 def _fill_words(name: str, account: Account) -> dict[str, object]:
     """What is filled into the text of an advice."""
     crowd, memory, shm = crowd_of(account), account.memory, account.least_shm
     by = f" ({memory.by})" if memory is not None and memory.by else ""
     return {
         "crowd": crowd.text(of_threads=name == "threads") if crowd is not None else "more want a CPU than there are",
+        "pools": _name_pools(account),
+        "far": account.placement.far if account.placement is not None else 0,
+        "ranks": account.placement.processes if account.placement is not None else 0,
         "most": max(1, int(crowd.cpus)) if crowd is not None else 1,
         "less": _LESS_MEMORY[_has_loaders(account)],
         "variable": account.one_thread,

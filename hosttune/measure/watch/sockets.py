@@ -24,7 +24,7 @@ _BY_FAMILY, _DONE, _ERROR = 20, 3, 2  # SOCK_DIAG_BY_FAMILY, NLMSG_DONE, NLMSG_E
 _REQUEST_DUMP: Final = 0x301  # NLM_F_REQUEST | NLM_F_DUMP
 _INFO, _PEER = 2, 2  # INET_DIAG_INFO, UNIX_DIAG_PEER
 _SHOW_PEER: Final = 4  # UDIAG_SHOW_PEER
-_LISTEN, _ESTABLISHED = 10, 1
+_LISTEN, _ESTABLISHED, _SYN_SENT = 10, 1, 2
 _RECEIVED_AT: Final = 128  # tcpi_bytes_received, Linux 4.1
 _HEADER = struct.Struct("=IHHII")
 _ATTRIBUTE = struct.Struct("=HH")
@@ -43,6 +43,7 @@ class OpenSocket:
     peer: int = 0
     received: int | None = None
     is_listening: bool = False
+    is_asking: bool = False  # the other end has not answered to the first packet
 
 
 def tcp_sockets() -> dict[int, OpenSocket]:
@@ -78,7 +79,9 @@ def tcp_socket(body: bytes) -> OpenSocket | None:
     info = _parse_attributes(body[72:]).get(_INFO, b"")
     received = struct.unpack_from("=Q", info, _RECEIVED_AT)[0] if len(info) >= _RECEIVED_AT + 8 else None
     inode = struct.unpack_from("=I", body, 68)[0]
-    return OpenSocket(inode, f"{local}:{local_port}", f"{remote}:{remote_port}", 0, received, state == _LISTEN)
+    return OpenSocket(
+        inode, f"{local}:{local_port}", f"{remote}:{remote_port}", 0, received, state == _LISTEN, state == _SYN_SENT
+    )
 
 
 def _format_address(packed: bytes) -> str:

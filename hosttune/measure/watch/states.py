@@ -498,8 +498,7 @@ def trust(state: State, tick: Tick) -> Trust:
         level = min(level, Trust.LOW if _touches_devices(tick) is None else Trust.MEDIUM)
     if state is State.FOREIGN and _is_stolen(tick, held=True):
         return min(level, Trust.MEDIUM)
-    is_foreign_guess = state is State.FOREIGN and is_kept_waiting(tick) is None
-    if is_foreign_guess or (state is State.CPU and not fills_them_itself(tick)):
+    if _is_guess(state, tick):
         return Trust.LOW
     if state in {State.WORKERS, State.WAIT} and tick.gpus and not tick.gpus_are_its:
         return min(level, Trust.MEDIUM)
@@ -507,6 +506,14 @@ def trust(state: State, tick: Tick) -> Trust:
         # loaders that read ahead stall, and fill the CPUs, beside a GPU that has all it needs
         return min(level, Trust.LOW if state is State.CPU else Trust.MEDIUM)
     return level
+
+
+def _is_guess(state: State, tick: Tick) -> bool:
+    """Whether it is not known who has the CPU time. A quota that is not visible looks as others do: tasks queue, and
+    get less than there is."""
+    is_known = is_kept_waiting(tick) is not None if state is State.FOREIGN else fills_them_itself(tick)
+    is_hidden = tick.are_limits_hidden and not _fills_its_cpus(tick, held=False)
+    return state in {State.CPU, State.FOREIGN} and (is_hidden or not is_known)
 
 
 def _at_least(value: float | None, limit: float) -> bool:

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from dataclasses import fields, is_dataclass
 from enum import Enum
+from functools import lru_cache
 from typing import Any, TypeVar, cast
 
 from hosttune.frozen import frozen
 from hosttune.measure.gpu.sample import GpuSample
-from hosttune.measure.watch.programs import Workload
+from hosttune.measure.watch.programs import ThreadPool, Workload
 
 
 class Want(str, Enum):
@@ -26,6 +27,7 @@ class Want(str, Enum):
 
 FILE_SERVER = "a file system's server"  # what a wait for one is for
 FUSE_SERVER = "the server of a FUSE file system"
+NO_ANSWER = ", which does not answer"  # the end of the name of an address that no connection is made to
 THROUGH_FUSE = ", through FUSE"  # the end of what is waited for, where the file is known
 
 
@@ -192,6 +194,19 @@ class GpuUser:
 
 
 @frozen
+class Placement:
+    """Of the job's processes on GPUs: `processes` are looked at, `unbound` may run on every CPU, `far` on none near any
+    of their GPUs. `example` names one of those: `python (42): CPUs 0-31, its GPU is near 32-63`. `domains`: groups of
+    CPUs that are near a GPU."""
+
+    processes: int
+    unbound: int = 0
+    far: int = 0
+    example: str = ""
+    domains: int = 1
+
+
+@frozen
 class Tick:
     """What went on in `seconds` up to `at_s`, seconds since the watch began."""
 
@@ -209,13 +224,18 @@ class Tick:
     others: tuple[Other, ...] | None = None  # the busiest processes that are not the job's; looked up now and then
     mounts: tuple[Mounted, ...] | None = None  # that its open files lie on; looked up now and then
     limit: CpuLimit | None = None  # what keeps the job from other CPUs of the host
+    are_limits_hidden: bool = False  # quotas above this container cannot be seen
     throttled_percent: float | None = None  # of the time, in periods in which the quota held it back
+    placement: Placement | None = None  # of its processes on GPUs; looked up now and then
     wait: Wait | None = None  # what it slept on; None where it ran, or on nothing that is known
     memory: MemoryTick | None = None  # None if there is no limit
     shm: ShmRoom | None = None
     allowances: tuple[HeldBack, ...] = ()
     frozen_by: str = ""  # the folder of the control group that is frozen
     works_with: tuple[Workload, ...] | None = None  # pictures, text ...; looked up now and then
+    pools: tuple[
+        ThreadPool, ...
+    ] = ()  # threads that the libraries of its busiest processes have; looked up now and then
     one_thread: str = ""  # OMP_NUM_THREADS=1, as the environment of the busiest process has it; looked up now and then
     is_paused: bool = False  # the job was stopped, or the machine slept: nothing can be judged
 
@@ -232,10 +252,16 @@ def _round_value(value: Any) -> Any:
     if isinstance(value, float):
         return round(value, 3)
     if isinstance(value, tuple):
-        return tuple(_round_value(item) for item in value)
-    if is_dataclass(value) and not isinstance(value, type):
-        return type(value)(**{field.name: _round_value(getattr(value, field.name)) for field in fields(value)})
+        return tuple([_round_value(item) for item in value])
+    kind = type(value)
+    if is_dataclass(kind):
+        return kind(*[_round_value(getattr(value, name)) for name in _list_fields(kind)])
     return value
+
+
+@lru_cache(maxsize=64)  # asked for each part of each tick
+def _list_fields(kind: type) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind))
 
 
 def gpu_percent(tick: Tick) -> float | None:
@@ -272,6 +298,11 @@ def others_cores(tick: Tick) -> float | None:
 def is_file_server(what: str) -> bool:
     """Whether what was waited for is the server of a file system, in the kernel's client or through FUSE."""
     return what in {FILE_SERVER, FUSE_SERVER} or what.endswith(THROUGH_FUSE)
+
+
+def is_unanswered(what: str) -> bool:
+    """Whether what was waited for is an address that does not answer."""
+    return what.endswith(NO_ANSWER)
 
 
 def find_pressure(tick: Tick) -> Pressure | None:

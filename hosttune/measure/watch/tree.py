@@ -24,6 +24,7 @@ from hosttune.measure.watch.tick import TreeTick
 MOST_MEMBERS = 1 << 15
 MOST_CHILDREN = 64  # whose cores a tick keeps
 FULL_EVERY = 10  # looks between two searches that cost more: children of all threads, the process group
+COMMAND_EVERY = 60  # looks between two at the words of a process that has not become another program
 WORKING_CORES = 0.1  # a process that uses less only waits for the others
 FIRST_LOOKS = 3  # in which what was started may still become another program
 _SPARE_FILES = 128
@@ -66,8 +67,8 @@ class Tree:
         self._known = frozenset(self.members)
         self._looks += 1
         is_full = self._looks % FULL_EVERY == 0
-        if is_full or self._looks <= FIRST_LOOKS:
-            for one in self.members.values():
+        for one in self.members.values():
+            if self._looks <= FIRST_LOOKS or (self._looks + one.pid) % COMMAND_EVERY == 0:
                 one.look_at_command()
         if is_new or is_full:
             self._discover(is_full=is_full)

@@ -13,9 +13,9 @@ from functools import lru_cache
 
 from hosttune.frozen import frozen
 from hosttune.host.bounded import names_in
-from hosttune.measure.watch.kept import content_in_time, content_of
+from hosttune.measure.watch.kept import Kept, content_in_time, content_of
 from hosttune.measure.watch.sockets import OpenSocket, inode_of, is_local, links_of, tcp_sockets, unix_sockets
-from hosttune.measure.watch.tick import FILE_SERVER, FUSE_SERVER, THROUGH_FUSE, Wait, Want
+from hosttune.measure.watch.tick import FILE_SERVER, FUSE_SERVER, NO_ANSWER, THROUGH_FUSE, Wait, Want
 
 MOST_PROCESSES = 32
 MOST_THREADS = 8  # of one process, where its main thread tells nothing
@@ -130,14 +130,19 @@ def _lock_name(file: str | None) -> str:
 
 
 def _find_network(files: Iterable[str | None], ends: Ends) -> Wait | None:
-    """A connection to someone who is not of the job; None where there is none."""
+    """A connection to someone who is not of the job; None where there is none. One that is only asked for counts where
+    there is no other."""
+    asked = None
     own = {ends.tcp[key[1]].local for key in _list_inodes(ends.links) if key[1] in ends.tcp}
     for link in files:
         key = inode_of(link or "")
         found = ends.tcp.get(key[1]) if key is not None and key[0] == "socket" else None
         if found is not None and not found.is_listening and found.remote not in own and not found.remote.endswith(":0"):
-            return Wait(Want.NETWORK, found.remote + (" (this host)" if is_local(found.remote) else ""))
-    return None
+            where = found.remote + (" (this host)" if is_local(found.remote) else "")
+            if not found.is_asking:
+                return Wait(Want.NETWORK, where)
+            asked = asked or Wait(Want.NETWORK, where + NO_ANSWER)
+    return asked
 
 
 def _find_peer(files: Iterable[str | None], ends: Ends, ours: Container[tuple[str, int]]) -> Wait | None:
@@ -195,10 +200,13 @@ class Waits:
     def __init__(self, proc: str = "/proc") -> None:
         self._proc = proc
         self._counts: dict[int, int] | None = None
+        self._channels: dict[int, Kept] = {}  # of main threads
         self.received = 0
 
     def look(self, members: Mapping[int, str]) -> Wait | None:
         """`members`: the state of each process (proc_pid_stat(5))."""
+        for pid in self._channels.keys() - members.keys():
+            self._channels.pop(pid).close()
         sleepers = self._sleepers([pid for pid, state in members.items() if state in "SDI"][:MOST_PROCESSES])
         self.received = 0
         if not any(mark(one.channel) in {Task.NETWORK, Task.PEER, Task.PIPE, Task.POLL, Task.LOCK} for one in sleepers):
@@ -209,6 +217,10 @@ class Waits:
         ends = Ends(links, tcp, unix_sockets() if has_sockets else {})
         self._count(links, tcp)
         return wait_of(sleepers, ends)
+
+    def close(self) -> None:
+        for one in self._channels.values():
+            one.close()
 
     def _count(self, links: Mapping[int, Mapping[int, str]], tcp: Mapping[int, OpenSocket]) -> None:
         counts = {}
@@ -240,7 +252,11 @@ class Waits:
 
     def _sleeper(self, pid: int, thread: int) -> Sleeper:
         folder = f"{self._proc}/{pid}/task/{thread}"
-        channel = (content_of(f"{folder}/wchan") or b"").decode("ascii", "replace").strip()
+        if pid == thread and len(self._channels) < MOST_PROCESSES:
+            self._channels.setdefault(pid, Kept(f"{folder}/wchan"))
+        kept = self._channels.get(pid) if pid == thread else None
+        content = kept.read() if kept is not None else content_of(f"{folder}/wchan")
+        channel = (content or b"").decode("ascii", "replace").strip()
         if mark(channel) in {Task.NETWORK, Task.LOCK, Task.PEER, Task.PIPE}:
             return Sleeper(pid, channel, first_argument(content_in_time(f"{folder}/syscall") or b""))
         return Sleeper(pid, channel)

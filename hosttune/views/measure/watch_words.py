@@ -140,6 +140,7 @@ def list_evidence(verdict: WatchVerdict, account: Account) -> tuple[str, ...]:
         _describe_disks(account),
         _describe_mounts(account),
         _describe_cache(account),
+        _describe_place(account),
         _describe_allowances(account),
     ]
     return tuple(line for line in lines if line)
@@ -388,6 +389,11 @@ def _describe_processors(account: Account) -> str:
         busiest = sorted(account.others, key=lambda name: -account.others[name])[:3]
         parts.append(f"busiest of the others: {join_words(busiest)}")
     return "; ".join(parts)
+
+
+def _describe_place(account: Account) -> str:
+    place = account.placement
+    return f"{place.example} ({place.far} of {place.processes} are so)" if place is not None and place.far else ""
 
 
 def _describe_loaders(account: Account) -> str:
