@@ -1,4 +1,4 @@
-"""`hosttune ready` and `hosttune status`: where a host is between its boot and its first job."""
+"""`hosttune ready`, and of `hosttune status`: where a host is between its boot and its first job."""
 
 from __future__ import annotations
 
