@@ -22,7 +22,7 @@ def status(
     """
     from hosttune.actions.journal import boot_id
     from hosttune.actions.ready import gate_units, missing_metrics, read_state
-    from hosttune.cli.common import open_page, open_way_back, require_root, say, write_json
+    from hosttune.cli.common import open_page, open_screen, open_way_back, require_root, say, write_json
     from hosttune.cli.options import HostOptions
     from hosttune.cli.trial import look_at_trial
     from hosttune.engine.ready import read_outlook, state_to_json
@@ -43,6 +43,6 @@ def status(
         more = {"trial": mask_data(trial.to_json())} if trial.is_any else {}
         write_json(kept | {"is_open": now.is_open, "now": now.sentence} | more)
     else:
-        text = status_text(state, boot, now, gap)
+        text = status_text(state, boot, now, gap, open_screen(show).columns)
         say(f"{text}\n{trial.to_report(open_page(reader, None, show))}" if trial.is_any else text)
     return trial.exit_status if wait else int(not now.is_open)
