@@ -47,7 +47,7 @@ def dataset(
 
         reader = LiveReader()
         patience = Patience(budget)
-        stop = "Ctrl-C ends it with what was seen"
+        stop = "Ctrl-C reports so far"
         with show_progress("measuring", most_s=budget or 0, stop=stop):
 
             def interrupt(*_: object) -> None:
