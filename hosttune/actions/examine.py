@@ -30,12 +30,13 @@ from hosttune.errors import HosttuneError
 from hosttune.facts import SUBJECTS, Facts, RequestedNames
 from hosttune.facts.base import UnknownFact, complete
 from hosttune.host.door import Stat
+from hosttune.host.progress import note_step
 from hosttune.resources import kind_of, wish_kinds
 from hosttune.resources.base import Applied, Context
 from hosttune.values import Finding, Plan, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from hosttune.engine.catalog import Catalog
     from hosttune.engine.plan import Reason
@@ -177,12 +178,13 @@ def _ask(session: Session, reader: Reader, rules: tuple[Rule, ...]) -> tuple[Fin
     return again.look(facts)
 
 
-def _evaluate_rules(rules: Iterable[Rule], catalog: Catalog, policy: Policy, facts: Facts) -> Iterator[Evaluation]:
+def _evaluate_rules(rules: Sequence[Rule], catalog: Catalog, policy: Policy, facts: Facts) -> Iterator[Evaluation]:
     """A rule whose expression cannot be computed (a division by zero, too much work) is unknown; the others go on, with
     what it leaves of the budget of the host.
     """
     left = MAX_HOST
-    for rule in rules:
+    for number, rule in enumerate(rules, 1):
+        note_step(f"rule {number} of {len(rules)}")
         budget = Budget(min(MAX_RULE, left))
         left -= budget.left
         try:

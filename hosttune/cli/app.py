@@ -13,8 +13,7 @@ from hosttune import __version__
 from hosttune.cli.ending import INTERRUPTED, collect_seldom, run_command
 from hosttune.cli.help_page import GroupHelp, with_examples
 from hosttune.cli.words import make_command
-from hosttune.host import slow
-from hosttune.host.console import fill_input, leave, write_to_stderr
+from hosttune.host.console import fill_input, leave
 from hosttune.host.inherited import require_utf8
 
 # In the order of the help, by its groups. Each is a function of this name, or the typer `app`, of the module
@@ -25,10 +24,11 @@ GROUPS = {
     "Measure": ("watch", "dataset", "bench"),
     "Fleet": ("report", "diff", "record"),
     "Policy": ("init", "policy", "profiles", "rules", "facts"),
-    "Nodes": ("confirm", "trial", "status", "reboot-required", "ready"),
+    "Nodes": ("status", "confirm", "reboot-required", "ready", "trial"),
 }
 COMMANDS = tuple(name for names in GROUPS.values() for name in names)
-HIDDEN = frozenset({"ready"})  # units of systemd start it; a person needs it only to try the unit's command
+# Units of systemd start `ready`; `trial` is the older name of a part of `status`.
+HIDDEN = frozenset({"ready", "trial"})
 
 OF_UNITS = ("come-back",)  # what units of systemd start; no one types it
 
@@ -88,7 +88,6 @@ def main() -> NoReturn:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     require_utf8()
-    slow.announce = _announce
     collect_seldom()
     try:
         status = run(sys.argv[1:])
@@ -97,11 +96,6 @@ def main() -> NoReturn:
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback of the very end
     leave(status)
-
-
-def _announce(text: str) -> None:
-    """A line of progress about a program that takes its time."""
-    write_to_stderr(f"  {text}\n")
 
 
 def run(argv: list[str]) -> int:

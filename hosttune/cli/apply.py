@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _DONE = attrgetter("address", "action", "before", "after", "rule", "activation", "triggers")
 
 
+ON_STOP = "Ctrl-C stops it between two changes"
 EXAMPLES = (
     "sudo hosttune apply --yes",
     "sudo hosttune apply --yes --only gpu-driver",

@@ -7,7 +7,7 @@ from typer import Typer
 from hosttune.cli.bench_read import read
 from hosttune.cli.help_page import GroupHelp
 from hosttune.cli.measuring import page_of
-from hosttune.cli.options import DisplayOptions
+from hosttune.cli.options import ShowPlain
 from hosttune.cli.words import make_command
 
 app = Typer(
@@ -22,7 +22,7 @@ app.command("read")(make_command(read))
 
 @app.command("list")
 @make_command
-def list_results(show: DisplayOptions) -> int:
+def list_results(show: ShowPlain) -> int:
     """List the results of earlier benches, newest first."""
     from hosttune.cli.common import say, write_json
     from hosttune.codec import FORMAT_VERSION
@@ -39,7 +39,7 @@ def list_results(show: DisplayOptions) -> int:
 
 @app.command("clean")
 @make_command
-def clean(show: DisplayOptions) -> int:
+def clean(show: ShowPlain) -> int:
     """Delete what interrupted benches of this user left."""
     from hosttune.cli.common import say, write_json
     from hosttune.measure.bench import scratch

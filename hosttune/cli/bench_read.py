@@ -59,7 +59,7 @@ def read(
     page = page_of(show)
 
     def act() -> int:
-        result = run_measured(page, lambda tell: bench_read(wanted, tell))
+        result = run_measured(page, budget, lambda tell: bench_read(wanted, tell))
         if result is None:
             return 1
         if show.is_json:

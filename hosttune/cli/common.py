@@ -12,6 +12,7 @@ from hosttune.host.cleaned import clean
 from hosttune.host.console import discard_output, is_gone, make_console, spell_program, write_to_stderr
 from hosttune.host.own import is_under_sudo
 from hosttune.host.pager import show_in_pager
+from hosttune.host.progress import end_progress, note_step
 from hosttune.values import Disturbs
 from hosttune.views.document import Medium
 from hosttune.views.page import ACTS, LOOKS, OWN_COMMAND, Page
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     from hosttune.actions.examine import Session
     from hosttune.actions.trial_state import TrialRun
-    from hosttune.cli.options import Display, HostOptions, TargetOptions
+    from hosttune.cli.options import Display, HostOptions, RuleOptions, TargetOptions
     from hosttune.engine.approval import Approvals
     from hosttune.engine.catalog import Catalog
     from hosttune.engine.policy import Policy
@@ -61,7 +62,7 @@ def _show_session_notes(session: Session, look: HostOptions) -> Session:
     return session
 
 
-def session_options(look: HostOptions) -> dict[str, Any]:
+def session_options(look: RuleOptions) -> dict[str, Any]:
     """The options of a session, without the record: a record cannot be changed."""
     return {
         "root": look.root,
@@ -72,10 +73,15 @@ def session_options(look: HostOptions) -> dict[str, Any]:
         "select": tuple(look.select or ()),
         "ignore": tuple(look.ignore or ()),
         "only": tuple(getattr(look, "only", None) or ()),
-        "max_risk": look.max_risk.value if look.max_risk else None,
-        "disturb": look.disturb.value if look.disturb else None,
+        "max_risk": _value_of(look, "max_risk"),
+        "disturb": _value_of(look, "disturb"),
         "again": tuple(getattr(look, "again", None) or ()),
     }
+
+
+def _value_of(look: RuleOptions, name: str) -> Any:
+    chosen = getattr(look, name, None)
+    return chosen.value if chosen else None
 
 
 def load_plan(path: str) -> Plan:
@@ -121,7 +127,7 @@ def require_rights(look: HostOptions, show: Display, words: list[str]) -> None:
         raise HosttuneError("this needs root; nothing was changed", hint=f"type: {page.act(quote_for_shell(words))}")
 
 
-def require_root(words: list[str], look: HostOptions | None = None) -> None:
+def require_root(words: list[str], look: RuleOptions | None = None) -> None:
     """Refuse what only root may read or keep, before anything is looked at; `words` are this command."""
     from hosttune.host.live import LiveReader
 
@@ -151,7 +157,7 @@ def spell_expectation(digest: str | None) -> list[str]:
     return ["--expect", digest] if digest else []
 
 
-def load_choice(look: HostOptions) -> tuple[Reader, Catalog, Policy]:
+def load_choice(look: RuleOptions) -> tuple[Reader, Catalog, Policy]:
     """The door, the rules and the policy that the options name; no fact is collected."""
     from hosttune.engine.catalog import load_catalog
     from hosttune.engine.policy_file import load_policy
@@ -167,7 +173,7 @@ def load_choice(look: HostOptions) -> tuple[Reader, Catalog, Policy]:
     return reader, catalog, policy
 
 
-def tell_chroot(reader: Reader, look: HostOptions) -> None:
+def tell_chroot(reader: Reader, look: TargetOptions) -> None:
     """Why the answer is about files alone, where no one asked for that."""
     if reader.kind == "root" and look.root is None:
         tell("hosttune: this is a chroot: its files are looked at as those of --root / (an image)")
@@ -246,7 +252,7 @@ def open_page(reader: Reader, look: TargetOptions | None, show: Display) -> Page
         only=_spell_chosen(only),
         can_apply=reader.kind in {"live", "root"},
         is_partial=is_partial,
-        is_verbose=show.verbose,
+        is_verbose=getattr(show, "verbose", False),
         policy=chosen_policy or path_on(reader, PATH),
         medium=medium_of(show),
         record=_made_by(reader),
@@ -318,6 +324,7 @@ def say(text: str) -> None:
     """Data, to standard output; in a pager where it is longer than the terminal's screen. A reader that has gone away
     (`| head`), or a terminal, does not change the exit status.
     """
+    end_progress()
     if show_in_pager(text):
         return
     try:
@@ -337,8 +344,9 @@ def say_exactly(text: str) -> None:
 
 
 def progress(text: str) -> None:
-    """One line of progress."""
+    """One line of progress, which stays; on a terminal the time that it takes is shown below it."""
     tell(f"  {text}")
+    note_step(text)
 
 
 def tell(text: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-from hosttune.cli.options import Argument, DisplayOptions, HostOptions, Option
+from hosttune.cli.options import Argument, HostOptions, Option, ShowPlain
 
 _LOCK_S = 120.0  # a look at the boot on trial may hold it for a moment
 
@@ -13,12 +13,13 @@ if TYPE_CHECKING:
     from hosttune.host.door import Writer
 
 
+ON_STOP = "Ctrl-C stops it between two changes"
 EXAMPLES = ("sudo hosttune confirm",)
 
 
 def confirm(
     look: HostOptions,
-    show: DisplayOptions,
+    show: ShowPlain,
     run: Annotated[str | None, Argument(metavar="[RUN]", help="The run on trial; the only one by default.")] = None,
     anyway: Annotated[bool, Option("--anyway", help="Also where this host is not as it was before.")] = False,
 ) -> int:

@@ -35,20 +35,20 @@ def dataset(
 
     def act() -> int:
         import signal
-        from contextlib import closing
 
         from hosttune.cli.common import open_page, say, write_json
         from hosttune.cli.ending import INTERRUPTED
-        from hosttune.cli.live_line import LiveLine
         from hosttune.facts import Facts
         from hosttune.host.live import LiveReader
+        from hosttune.host.progress import note_step, show_progress
         from hosttune.measure.dataset.look import look
         from hosttune.measure.dataset.patience import Patience
         from hosttune.views.measure.dataset import dataset_json, dataset_text
 
         reader = LiveReader()
         patience = Patience(budget)
-        with closing(LiveLine()) as line:
+        stop = "Ctrl-C reports so far"
+        with show_progress("measuring", most_s=budget or 0, stop=stop):
 
             def interrupt(*_: object) -> None:
                 patience.stop()
@@ -58,7 +58,7 @@ def dataset(
             try:
                 found = look(
                     path, Facts(reader), patience, is_exact=exact, with_headers=headers, follow=follow,
-                    gpu_processes=gpu_processes, tell=line.tell,
+                    gpu_processes=gpu_processes, tell=note_step,
                 )  # fmt: skip
             finally:
                 signal.signal(signal.SIGINT, before)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.cli.options import DisplayOptions, HostOptions
+from hosttune.cli.options import DisplayOptions, RuleOptions
 
 if TYPE_CHECKING:
     from hosttune.engine.catalog import Catalog
@@ -18,7 +18,7 @@ _OWN = "gpu-"  # the rules of which the table tells by itself
 EXAMPLES = ("hosttune driver", "hosttune plan --only gpu-driver")
 
 
-def driver(look: HostOptions, show: DisplayOptions) -> int:
+def driver(look: RuleOptions, show: DisplayOptions) -> int:
     """Show the state of the NVIDIA driver and the next step. It lists what is installed, loaded, offered and chosen.
 
     `sudo hosttune apply --only gpu-driver --yes` installs or updates it.

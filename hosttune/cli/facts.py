@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from hosttune.cli.options import Argument, DisplayOptions, TargetOptions
+from hosttune.cli.options import Argument, ShowPlain, TargetOptions
 
 EVERYTHING = "all"
 
@@ -14,7 +14,7 @@ EXAMPLES = ("hosttune facts", "hosttune facts memory gpus")
 
 def facts(
     look: TargetOptions,
-    show: DisplayOptions,
+    show: ShowPlain,
     subjects: Annotated[
         list[str] | None,
         Argument(metavar="[SUBJECT]...", help="memory, mounts, gpus ... or all: their fields."),

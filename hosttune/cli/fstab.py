@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Annotated
 
-from hosttune.cli.options import Argument, DisplayOptions, Option
+from hosttune.cli.options import Argument, Option, ShowPlain
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
@@ -17,7 +17,7 @@ EXAMPLES = ("hosttune fstab", "hosttune fstab FILE")
 
 
 def fstab(
-    show: DisplayOptions,
+    show: ShowPlain,
     file: Annotated[
         str | None, Argument(metavar="[FILE]", help="Any fstab, by its text only; - is standard input.")
     ] = None,

@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
-from hosttune.cli.options import HealthFormat, LookOnly, Option, ShowHealth
+from hosttune.cli.options import HealthFormat, Option, ShowHealth, SomeRules
 from hosttune.errors import HosttuneError
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ EXAMPLES = ("hosttune health", "hosttune health --format slurm", "sudo hosttune 
 
 
 def health(
-    look: LookOnly,
+    look: SomeRules,
     show: ShowHealth,
     within: Annotated[
         str, Option("--within", metavar="TIME", help="Answer in this time, whatever hangs (20s).")
@@ -66,7 +66,7 @@ def _in_a_line(act: Callable[[], int], show: ShowHealth) -> int:
         return health_status(unseen, show.format.value)
 
 
-def _told_apart(look: LookOnly, show: ShowHealth, within: str) -> int:
+def _told_apart(look: SomeRules, show: ShowHealth, within: str) -> int:
     """By a child: what comes before and after the rules looks at this host, too, and may hang in the kernel there."""
     from hosttune.cli.ending import run_command
     from hosttune.host.apart import run_apart
@@ -79,16 +79,18 @@ def _told_apart(look: LookOnly, show: ShowHealth, within: str) -> int:
     return status
 
 
-def _judge_health(look: LookOnly, show: ShowHealth, within: str) -> int:
+def _judge_health(look: SomeRules, show: ShowHealth, within: str) -> int:
     from hosttune.actions.health import name_gpus
     from hosttune.cli.common import open_page
     from hosttune.cli.reports import deliver
     from hosttune.codec import dump_json
+    from hosttune.host.progress import show_progress
     from hosttune.views.health import health_json, health_line, health_prometheus, health_status, health_text
     from hosttune.views.masking import mask_data
     from hosttune.views.terminal import Screen
 
-    found, session = _look_at_health(look, within)
+    with show_progress("checking the health of this host", most_s=_parse_seconds(within)):
+        found, session = _look_at_health(look, within)
     reader = session.reader
     created = datetime.fromtimestamp(reader.now(), timezone.utc)
     page = open_page(reader, look, show)
@@ -113,7 +115,7 @@ def _has_answer(found: NodeHealth) -> bool:
     return _OF_GPUS in found.asked and not is_late
 
 
-def _learn_health(look: LookOnly, show: ShowHealth, within: str) -> int:
+def _learn_health(look: SomeRules, show: ShowHealth, within: str) -> int:
     from hosttune.actions.health import BASELINE, learn, refuse_unlike
     from hosttune.cli.common import require_root
     from hosttune.cli.reports import deliver
@@ -141,7 +143,7 @@ def _learn_health(look: LookOnly, show: ShowHealth, within: str) -> int:
     return 0
 
 
-def _look_at_health(look: LookOnly, within: str, *, without: str = "") -> tuple[NodeHealth, Session]:
+def _look_at_health(look: SomeRules, within: str, *, without: str = "") -> tuple[NodeHealth, Session]:
     """The health as all rules tell it that may, but for `without`."""
     from hosttune.actions.examine import examine
     from hosttune.actions.health import ask, health_rules

@@ -54,6 +54,7 @@ def init(
         replace("/", PATH, FileValue(text.encode()), expected=there)
         tell(f"hosttune: written to {PATH}; what it does here: {spell_program()} check")
     elif not host:
-        way = f"to write it to {PATH}: sudo {spell_program()} init --yes" if is_free else f"{PATH} {why_not}"
-        tell(f"hosttune: {way}")
+        tell(f"hosttune: to write it to {PATH}:" if is_free else f"hosttune: {PATH} {why_not}")
+        if is_free:
+            tell(f"  sudo {spell_program()} init --yes")
     return 0

@@ -1,25 +1,24 @@
-"""What the commands share that measure: the page, a seed, the line of progress, and a closed gate as an answer."""
+"""What the commands share that measure: the page, a seed, and a closed gate as an answer."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from hosttune.cli.options import DisplayOptions
+    from hosttune.cli.options import Display
     from hosttune.views.page import Page
 
 T = TypeVar("T")
 
 
-def run_measured(page: Page, bench: Callable[[Callable[[str], None]], T]) -> T | None:
-    """Run a bench, which gets someone to tell of its progress. A closed gate is an answer, too: it is told, and None
-    comes back.
+def run_measured(page: Page, about_s: float, bench: Callable[[Callable[[str], None]], T]) -> T | None:
+    """Run a bench of `about_s` seconds, which gets a function to report its progress. A closed gate is an answer, too:
+    it is reported, and None comes back.
     """
     from hosttune.cli.common import tell
     from hosttune.errors import HosttuneError
+    from hosttune.host.progress import note_step, show_progress
     from hosttune.measure.bench.gates import GateClosed
     from hosttune.measure.bench.scratch import find_leftovers
     from hosttune.views.measure.bench import leftover_text
@@ -27,8 +26,8 @@ def run_measured(page: Page, bench: Callable[[Callable[[str], None]], T]) -> T |
     if left := leftover_text(find_leftovers(), page):
         tell(f"hosttune: {left}")
     try:
-        with progress_line() as line:
-            return bench(line)
+        with show_progress("measuring", about_s=about_s):
+            return bench(note_step)
     except GateClosed as closed:
         tell(f"hosttune: not measured: {closed.message}")
         if closed.hint:
@@ -51,22 +50,7 @@ def keep_result(save: Callable[[], None]) -> None:
         tell(f"hosttune: not kept: {error.message}")
 
 
-@contextmanager
-def progress_line() -> Iterator[Callable[[str], None]]:
-    """One line on standard error, written over and over and gone at the end; nothing where that is no terminal."""
-    from hosttune.host.cleaned import clean
-    from hosttune.host.console import write_to_stderr
-
-    if not sys.stderr.isatty():
-        yield lambda _: None
-        return
-    try:
-        yield lambda text: write_to_stderr(f"\r\x1b[K  {clean(text)}")
-    finally:
-        write_to_stderr("\r\x1b[K")
-
-
-def page_of(show: DisplayOptions) -> Page:
+def page_of(show: Display) -> Page:
     from hosttune.cli.common import open_page
     from hosttune.host.live import LiveReader
 

@@ -160,7 +160,7 @@ class TargetOptions:
 
 
 @frozen
-class HostOptions(TargetOptions):
+class RuleOptions(TargetOptions):
     """Which host is looked at, and by which rules and policy."""
 
     rules: RulesFolder = None
@@ -168,6 +168,25 @@ class HostOptions(TargetOptions):
     profile: Profile = None
     select: Select = None
     ignore: Ignore = None
+
+
+Only: TypeAlias = Annotated[
+    list[str] | None,
+    Option("--only", metavar="RULE", help="Use only this rule (repeatable).", rich_help_panel=POLICY),
+]
+
+
+@frozen
+class SomeRules(RuleOptions):
+    """The same, at some rules alone."""
+
+    only: Only = None
+
+
+@frozen
+class HostOptions(RuleOptions):
+    """The same, and what a change may risk and disturb."""
+
     max_risk: Annotated[
         Risk | None,
         Option("--max-risk", help="Highest risk that is allowed; the default is medium.", rich_help_panel=POLICY),
@@ -188,10 +207,7 @@ class HostOptions(TargetOptions):
 class LookOnly(HostOptions):
     """The same, at some rules alone."""
 
-    only: Annotated[
-        list[str] | None,
-        Option("--only", metavar="RULE", help="Use only this rule (repeatable).", rich_help_panel=POLICY),
-    ] = None
+    only: Only = None
 
 
 @frozen
@@ -229,15 +245,16 @@ class Diagnosis:
     )
 
 
+TextOrJson: TypeAlias = Annotated[
+    OutputFormat, Option("--format", help="text for people, json for programs.", rich_help_panel=OUTPUT)
+]
+
+
 @frozen
 class Display:
     """How the answer is shown, in any format."""
 
     format: Annotated[_Format, Option("--format", rich_help_panel=OUTPUT)]
-    verbose: Annotated[
-        bool,
-        Option("--verbose", "-v", help="Show all evidence, and the rules that found nothing.", rich_help_panel=OUTPUT),
-    ] = False
     color: Annotated[
         Colour, Option("--color", help="Use colour; auto: on a terminal, without NO_COLOR.", rich_help_panel=OUTPUT)
     ] = Colour.AUTO
@@ -252,12 +269,27 @@ class Display:
 
 
 @frozen
-class DisplayOptions(Display):
-    """How an answer is shown that is text or JSON."""
+class ShowPlain(Display):
+    """How an answer is shown that is text or JSON, and whole."""
 
-    format: Annotated[
-        OutputFormat, Option("--format", help="text for people, json for programs.", rich_help_panel=OUTPUT)
-    ] = OutputFormat.TEXT
+    format: TextOrJson = OutputFormat.TEXT
+
+
+@frozen
+class DetailedDisplay(Display):
+    """How an answer is shown that has details."""
+
+    verbose: Annotated[
+        bool,
+        Option("--verbose", "-v", help="Show all evidence, and the rules that found nothing.", rich_help_panel=OUTPUT),
+    ] = False
+
+
+@frozen
+class DisplayOptions(DetailedDisplay):
+    """How an answer is shown that is text or JSON, and has details."""
+
+    format: TextOrJson = OutputFormat.TEXT
 
 
 Output: TypeAlias = Annotated[
@@ -267,7 +299,7 @@ Output: TypeAlias = Annotated[
 
 
 @frozen
-class ShowChange(Display):
+class ShowChange(DetailedDisplay):
     """How what is changed is shown."""
 
     format: Annotated[
@@ -283,7 +315,7 @@ class ShowReport(ShowChange):
 
 
 @frozen
-class ShowCheck(Display):
+class ShowCheck(DetailedDisplay):
     """How a check is shown."""
 
     format: Annotated[
@@ -298,7 +330,7 @@ class ShowCheck(Display):
 
 
 @frozen
-class ShowHealth(Display):
+class ShowHealth(DetailedDisplay):
     """How a node's health is shown."""
 
     format: Annotated[
@@ -313,10 +345,13 @@ class ShowHealth(Display):
 GROUPS: tuple[type[Any], ...] = (
     Diagnosis,
     TargetOptions,
+    RuleOptions,
+    SomeRules,
     HostOptions,
     LookOnly,
     LookAgain,
     Choose,
+    ShowPlain,
     DisplayOptions,
     ShowChange,
     ShowReport,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from hosttune.cli.options import Argument, DisplayOptions, Option, RulesFolder
+from hosttune.cli.options import Argument, Option, RulesFolder, ShowPlain
 
 EXAMPLES = ("hosttune policy", "hosttune policy FILE --host RECORD")
 
 
 def policy(
-    show: DisplayOptions,
+    show: ShowPlain,
     file: Annotated[
         str | None,
         Argument(metavar="[FILE]", help="By default the host's own, /etc/hosttune/policy.yaml."),

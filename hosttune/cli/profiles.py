@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from hosttune.cli.options import DisplayOptions, HostOptions
+from hosttune.cli.options import RuleOptions, ShowPlain
 
 EXAMPLES = ("hosttune profiles",)
 
 
-def profiles(look: HostOptions, show: DisplayOptions) -> int:
+def profiles(look: RuleOptions, show: ShowPlain) -> int:
     """List the profiles and the rules that each adds."""
     from hosttune.cli.common import load_choice, open_page, say, write_json
     from hosttune.views.rules import profiles_json, profiles_text

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from hosttune.cli.options import DisplayOptions, LookOnly
+from hosttune.cli.options import LookOnly, ShowPlain
 
 EXAMPLES = ("hosttune reboot-required && echo reboot",)
 
 
-def reboot_required(look: LookOnly, show: DisplayOptions) -> int:
+def reboot_required(look: LookOnly, show: ShowPlain) -> int:
     """Check whether a change waits for a reboot. Changes nothing.
 
     Exit status: 0 yes, 1 no, 2 not known, or a boot would make things worse, or trouble. So a program that acts only

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-from hosttune.cli.options import Argument, Diagnosis, HostOptions, Option
+from hosttune.cli.options import Argument, Diagnosis, Option, RuleOptions
 
 if TYPE_CHECKING:
     from hosttune.engine.catalog import Catalog
@@ -16,7 +16,7 @@ EXAMPLES = ("sudo hosttune record host.json", "sudo hosttune record --share host
 
 
 def record(
-    look: HostOptions,
+    look: RuleOptions,
     diagnosis: Diagnosis,
     file: Annotated[str, Argument(metavar="FILE", help="Only you can read it afterwards; - is standard output.")],
     share: Annotated[
@@ -60,7 +60,7 @@ def record(
     return 0
 
 
-def _open_choice(look: HostOptions) -> tuple[Reader, Catalog, Policy]:
+def _open_choice(look: RuleOptions) -> tuple[Reader, Catalog, Policy]:
     """The door, the rules and the policy. What is wrong with those of the host itself keeps no one from a record, which
     may be taken to find that out.
     """
@@ -73,9 +73,7 @@ def _open_choice(look: HostOptions) -> tuple[Reader, Catalog, Policy]:
     try:
         return load_choice(look)
     except HosttuneError as error:
-        if one_host(look) or any(
-            (look.policy, look.rules, look.profile, look.select, look.ignore, look.max_risk, look.disturb)
-        ):
+        if one_host(look) or any((look.policy, look.rules, look.profile, look.select, look.ignore)):
             raise
         tell(f"hosttune: recorded with the built-in rules and no policy, because {error.message}")
         return open_reader(root=look.root, host=None, hardware=look.hardware), builtin_catalog(), Policy()

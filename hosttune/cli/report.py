@@ -7,13 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 from hosttune.cli.options import Argument, Choose, Option, ShowReport
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from hosttune.engine.fleet_values import Fleet, PlanClass
     from hosttune.values import Change
-
-_STEP = 100  # files from one line of progress to the next
-
 
 EXAMPLES = ("hosttune report results/", "hosttune report results/ --format html --output fleet.html")
 
@@ -44,12 +41,14 @@ def report(
     from hosttune.actions.fleet import Ask, changes_of, survey_hosts
     from hosttune.cli.reports import deliver
     from hosttune.errors import HosttuneError
+    from hosttune.host.progress import show_progress
     from hosttune.host.workers import usable_cpus
 
     ask = Ask(
         choose.rules, choose.policy, choose.profile, tuple(choose.select or ()), tuple(choose.ignore or ()), show.debug
     )
-    fleet = survey_hosts(files, ask, names=names, jobs=jobs or usable_cpus(), progress=_progress())
+    with show_progress("reading results"):
+        fleet = survey_hosts(files, ask, names=names, jobs=jobs or usable_cpus(), progress=_note_files)
     shown = [one for one in fleet.classes if one.digest][:plans]
     changes = {one: changes_of(one, ask) for one in shown}
     deliver(_render_report(fleet, changes, show), show.output)
@@ -78,19 +77,7 @@ def _render_report(fleet: Fleet, plans: Mapping[PlanClass, tuple[Change, ...]], 
     return fleet_report(fleet, plans, page, about_rules(builtin_catalog().rules.values()) if page.folds else {})
 
 
-def _progress() -> Callable[[int, int], None]:
-    """Tells how far it is, on a terminal only."""
-    import sys
+def _note_files(done: int, total: int) -> None:
+    from hosttune.host.progress import note_step
 
-    from hosttune.cli.common import progress
-
-    is_told = sys.stderr.isatty()
-    step = 0
-
-    def tell(done: int, total: int) -> None:
-        nonlocal step
-        if is_told and done // _STEP > step:
-            step = done // _STEP
-            progress(f"{done:,} of {total:,} files")
-
-    return tell
+    note_step(f"{done:,} of {total:,} files")

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from hosttune.actions.examine import Session
-    from hosttune.cli.options import Display, HostOptions
+    from hosttune.cli.options import DetailedDisplay, Display, HostOptions
     from hosttune.values import Plan
     from hosttune.views.checked import Checked
 
 WORLD_READABLE = 0o644
 
 
-def check_host(look: HostOptions, show: Display, host: str | None = None) -> Checked:
+def check_host(look: HostOptions, show: DetailedDisplay, host: str | None = None) -> Checked:
     """Look at the host of the options, or at the record `host`, and make the plan."""
     from hosttune.cli.common import open_session, tell_idle
 

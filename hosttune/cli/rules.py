@@ -8,7 +8,7 @@ from typing import Annotated
 from typer import Context, Typer
 
 from hosttune.cli.help_page import GroupHelp
-from hosttune.cli.options import Argument, Diagnosis, DisplayOptions, HostOptions, Option
+from hosttune.cli.options import Argument, Diagnosis, Option, RuleOptions, ShowPlain
 from hosttune.cli.words import make_command
 
 app = Typer(
@@ -23,12 +23,12 @@ app = Typer(
 def rules(context: Context) -> None:
     """List the rules, check or begin a rule file."""
     if context.invoked_subcommand is None:
-        list_rules(**asdict(HostOptions()), **asdict(DisplayOptions()))
+        list_rules(**asdict(RuleOptions()), **asdict(ShowPlain()))
 
 
 @app.command("list")
 @make_command
-def list_rules(look: HostOptions, show: DisplayOptions) -> int:
+def list_rules(look: RuleOptions, show: ShowPlain) -> int:
     """List all rules. A star marks those that the policy selects."""
     from hosttune.cli.common import load_choice, open_page, say, write_json
     from hosttune.views.rules import rules_json, rules_text
@@ -45,7 +45,7 @@ def list_rules(look: HostOptions, show: DisplayOptions) -> int:
 @app.command("lint")
 @make_command
 def lint(
-    show: DisplayOptions,
+    show: ShowPlain,
     files: Annotated[
         list[str] | None, Argument(metavar="[FILE]...", help="Rule files; all built-in and custom ones by default.")
     ] = None,
@@ -67,7 +67,7 @@ def lint(
 @make_command
 def new(
     rule: Annotated[str, Argument(metavar="ID", help="<domain>-<the tunable or concern>, such as memory-min-free.")],
-    show: DisplayOptions,
+    show: ShowPlain,
     folder: Annotated[
         str | None, Option("--dir", metavar="DIR", help="Write both files into the checkout at DIR, over nothing.")
     ] = None,
@@ -92,7 +92,7 @@ def new(
 
 @app.command("parts")
 @make_command
-def parts(look: HostOptions, show: DisplayOptions) -> int:
+def parts(look: RuleOptions, show: ShowPlain) -> int:
     """List domains, conditions and kinds of wishes for rules."""
     from hosttune.cli.common import load_choice, open_page, say, write_json
     from hosttune.views.parts import parts_json, parts_text

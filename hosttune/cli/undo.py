@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from hosttune.actions.undo import UndoPlan
 
 
+ON_STOP = "Ctrl-C stops it between two changes"
 EXAMPLES = ("hosttune undo", "sudo hosttune undo --yes", "sudo hosttune undo --rule storage-noatime --yes")
 
 

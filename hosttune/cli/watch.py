@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Annotated, Any
 
 from hosttune.cli.options import Argument, DisplayOptions, Option, Output
@@ -124,10 +125,8 @@ def _watch_command(words: list[str], wish: WatchOptions, *, is_live: bool) -> Wa
 
 
 def _watch_process(pid: int, wish: WatchOptions, seconds: float | None, *, is_live: bool) -> WatchEnd:
-    from contextlib import closing
-
     from hosttune.cli.common import tell
-    from hosttune.cli.live_line import LiveLine
+    from hosttune.host.progress import end_progress, note_step, show_progress
     from hosttune.measure.watch.session import Show as Shown
     from hosttune.measure.watch.session import watch_process
     from hosttune.measure.watch.target import find
@@ -136,13 +135,13 @@ def _watch_process(pid: int, wish: WatchOptions, seconds: float | None, *, is_li
     target = find(pid)
     if target.note:
         tell(f"hosttune: process {pid}: {target.note}")
-    with closing(LiveLine()) as line:
 
-        def on_tick(tick: Any, account: Any) -> None:
-            if is_live:
-                line.tell(live_text(tick, account))
+    def on_tick(tick: Any, account: Any) -> None:
+        note_step(live_text(tick, account).partition("  ")[2])
 
-        return watch_process(target, wish, Shown(on_tick, line.close), seconds)
+    progress = show_progress(f"process {pid}", most_s=seconds or 0, stop="Ctrl-C ends it with a report")
+    with progress if is_live else nullcontext():
+        return watch_process(target, wish, Shown(on_tick, end_progress), seconds)
 
 
 def _watch_replay(path: str, wish: WatchOptions) -> WatchEnd:

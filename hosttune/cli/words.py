@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import fields
 from functools import wraps
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
@@ -44,6 +45,8 @@ def make_command(function: Callable[..., int]) -> Callable[..., None]:
     hints = inspect.get_annotations(function, eval_str=True)
     taken = {name: hints[name] for name in inspect.signature(function).parameters if hints[name] in GROUPS}
 
+    stop = getattr(sys.modules[function.__module__], "ON_STOP", "Ctrl-C stops it")
+
     @wraps(function)
     def run(**given: Any) -> None:
         for name, value in given.items():
@@ -64,14 +67,15 @@ def make_command(function: Callable[..., int]) -> Callable[..., None]:
             name: group(**{field.name: given.pop(field.name) for field in fields(group)})
             for name, group in taken.items()
         }
+        look = next((group for group in groups.values() if isinstance(group, TargetOptions)), None)
         try:
-            status = function(**given, **groups)
+            with _show_look(look, stop) if look else nullcontext():
+                status = function(**given, **groups)
         except KeyboardInterrupt as error:  # typer would end with 130 and no word
             raise Interrupted(*error.args) from error
         except HosttuneError as error:
             from hosttune.cli.common import as_typed
 
-            look = next((group for group in groups.values() if isinstance(group, TargetOptions)), None)
             error.hint = as_typed(error.hint, look)
             raise
         raise typer.Exit(status)
@@ -95,6 +99,17 @@ def make_command(function: Callable[..., int]) -> Callable[..., None]:
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run
+
+
+def _show_look(look: TargetOptions, stop: str) -> AbstractContextManager[None]:
+    """The progress of a command that looks at a host, until its answer."""
+    from hosttune.host.progress import show_progress
+
+    files = look.host or []
+    what = f"looking at the image in {look.root}" if look.root else "looking at this host"
+    if files:
+        what = f"reading {files[0] if len(files) == 1 else f'{len(files)} records'}"
+    return show_progress(what, stop=stop)
 
 
 def _json_instead(chosen: Any) -> Any:

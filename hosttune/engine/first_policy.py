@@ -69,7 +69,8 @@ def _is_offered(tags: tuple[str, ...]) -> bool:
 def _list_waivers(findings: Iterable[Finding], titles: Mapping[str, str], until: str) -> Iterator[str]:
     rules = sorted({one.rule for one in findings if one.changes})
     if rules:
-        yield "# Rules that change something here. To leave one off for a time, remove the # of its line and of ignore:"
+        yield "# Rules that change something here. To leave one off for a time,"
+        yield "# remove the # of its line and of ignore:"
         yield "#ignore:"
     for rule in rules:
         yield f"#  - {{rule: {rule}, reason: WHY, owner: WHO, until: {until}}}  # {clean(titles.get(rule, ''))}"

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from hosttune.host.bounded import head_text
 from hosttune.host.pager import switch_pager_off
+from hosttune.host.progress import end_progress
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -35,6 +36,7 @@ def run_apart(act: Callable[[], int], seconds: float | None) -> int | None:
     """The exit status of `act`, done by a child; None where it does not end within `seconds`, or after a signal. With
     None for `seconds` it has to come to its end as long as it does anything.
     """
+    end_progress()
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     piped = [number for number in (1, 2) if _is_read_to_its_end(number)]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from hosttune.errors import HosttuneError
 from hosttune.frozen import frozen
+from hosttune.host.progress import beside_progress
 from hosttune.numbers import parse_digits
 
 if TYPE_CHECKING:
@@ -126,11 +127,12 @@ def write_to_stderr(text: str) -> None:
     """Text for standard error, at once. Where no one can read it (a full disk, a closed pipe) it is lost, and nothing
     else: what is under way is not to end half-way for it.
     """
-    try:
-        sys.stderr.write(text)
-        sys.stderr.flush()
-    except OSError:
-        discard_output(sys.stderr)
+    with beside_progress():
+        try:
+            sys.stderr.write(text)
+            sys.stderr.flush()
+        except OSError:
+            discard_output(sys.stderr)
 
 
 def is_gone(stream: TextIO) -> bool:

@@ -15,10 +15,9 @@ from contextlib import suppress
 from typing import Any, Final
 
 from hosttune.errors import Refused
-from hosttune.host import slow
 from hosttune.host.door import Completed
 from hosttune.host.folders import FolderEntry, opened_place
-from hosttune.host.process import Ended, locate, look
+from hosttune.host.process import Ended, look
 from hosttune.values import Absent
 
 FOLDER: Final = "/var/cache/hosttune"
@@ -40,29 +39,19 @@ _SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e
 def ask(argv: Sequence[str], *, timeout_s: float, root: str = "/") -> Completed | Absent | Ended:
     """As `process.look`, but a good answer is kept, and given again while all that it hangs on is the same."""
     if not _may_keep():
-        return _ask(argv, timeout_s)
+        return look(argv, timeout_s=timeout_s)
     before = digest(argv, root)
     kept = load(argv, before, root)
     if kept is not None:
         return kept
-    answer = _ask(argv, timeout_s)
+    answer = look(argv, timeout_s=timeout_s)
     if isinstance(answer, Completed) and _is_good(argv, answer) and digest(argv, root) == before:
         store(argv, before, answer, root)
     return answer
 
 
-_ANNOUNCED: set[str] = set()  # programs of which this process said already that they take their time
-
-
 def _may_keep() -> bool:
     return os.geteuid() == 0
-
-
-def _ask(argv: Sequence[str], timeout_s: float) -> Completed | Absent | Ended:
-    if not isinstance(locate(argv[0]), Absent) and argv[0] not in _ANNOUNCED:
-        _ANNOUNCED.add(argv[0])
-        slow.announce(f"asking {argv[0]}: seconds as a rule, minutes where apt's lists are compressed")
-    return look(argv, timeout_s=timeout_s)
 
 
 def _is_good(argv: Sequence[str], answer: Completed) -> bool:

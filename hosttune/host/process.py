@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from hosttune.frozen import frozen
 from hosttune.host.console import write_to_stderr
 from hosttune.host.door import Completed
+from hosttune.host.progress import show_progress, waiting_for
 from hosttune.host.stopping import handed_on
 from hosttune.regex import regex
 from hosttune.values import ABSENT, Absent
@@ -181,7 +182,8 @@ def _run(
     except (OSError, ValueError) as error:
         return Ended("start", f"{command[0]} could not be started: {error}")
     try:
-        return _attend_child(child, command[0], timeout_s, limit)
+        with waiting_for(command[0]):
+            return _attend_child(child, command[0], timeout_s, limit)
     except BaseException:
         _stop(child)
         raise
@@ -205,7 +207,9 @@ def _run_to_the_end(command: Sequence[str], environment: Mapping[str, str], time
             cwd="/", close_fds=True, start_new_session=True, umask=0o022,
         )  # fmt: skip
         try:
-            with handed_on(partial(child.send_signal, signal.SIGINT)):
+            name = os.path.basename(command[0])
+            told = show_progress(f"waiting for {name}", most_s=timeout_s, stop="Ctrl-C stops it at a safe point")
+            with told, handed_on(partial(child.send_signal, signal.SIGINT)):
                 child.wait(timeout_s)
         except subprocess.TimeoutExpired:
             return Ended("timeout", f"{os.path.basename(command[0])} did not end within {timeout_s:g} s{_stop(child)}")

@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
+from hosttune.host.progress import erasing_bytes
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType
@@ -92,6 +94,6 @@ def _note(number: int, _frame: FrameType | None) -> None:
         return
     _Noted.signal, _Noted.at = number, now
     with suppress(OSError):  # not through sys.stderr, in the middle of whose writing this may come
-        os.write(2, _WORDS)
+        os.write(2, erasing_bytes() + _WORDS)
     if _Noted.on_stop is not None:
         _Noted.on_stop()

@@ -28,6 +28,7 @@ class About:
     risk: Risk
     gain: str
     is_builtin: bool = False  # so hosttune's documents have a page about it
+    is_setting: bool = False  # the gain is that of its change, and none of what it advises instead
 
 
 @frozen
@@ -65,7 +66,7 @@ class Checked:
 
 
 def about_rules(rules: Iterable[Rule]) -> dict[str, About]:
-    return {rule.id: About(rule.title, rule.risk, rule.gain, rule.is_builtin) for rule in rules}
+    return {rule.id: About(rule.title, rule.risk, rule.gain, rule.is_builtin, bool(rule.want)) for rule in rules}
 
 
 def link_of(rule: str, about: About | None) -> str:

@@ -19,7 +19,7 @@ from hosttune.facts.inventory import UNTOLD_DRIVER
 from hosttune.frozen import frozen
 from hosttune.host.cleaned import clean
 from hosttune.views.record_gaps import gaps_text, missing_answer
-from hosttune.views.terminal import align_columns, wrap_text
+from hosttune.views.terminal import align_columns, wrap_step, wrap_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -323,4 +323,4 @@ def _wrap_paragraph(text: str, page: Page, *styles: str) -> list[str]:
 
 def _way_out(text: str, page: Page) -> list[str]:
     columns = page.screen.columns
-    return [line for step in page.steps(text) for line in wrap_text(step, columns, first="  -> ", rest="     ")]
+    return [line for step in page.steps(text) for line in wrap_step(step, columns, first="  -> ", rest="     ")]

@@ -274,7 +274,7 @@ def _describe_here(one: Explained, page: Page) -> Iterator[Block]:
         changes = [] if page.folds else [diff_of(change) for finding in own for change in finding.changes]
         for section in make_sections((group,), own, replace(page, is_verbose=True)):
             yield replace(section, blocks=(*section.blocks, *changes))
-    if one.chosen:
+    if one.chosen and not page.is_terse:
         yield Say(clean(one.chosen), is_hanging=True)
 
 

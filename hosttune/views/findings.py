@@ -204,7 +204,8 @@ def _make_item(finding: Finding, page: Page, about: About | None, *, has_gain: b
         detail = clean(finding.hold.detail)
         return Item(one.rule, f"{one.subject}: {detail}" if one.subject else detail)
     is_open = is_fault(finding) or (finding.verdict in _OPEN and finding.hold.kind not in ASIDE)
-    has_gain = has_gain and is_open
+    is_instead = about is not None and about.is_setting and finding.verdict is Verdict.ADVICE and not is_fault(finding)
+    has_gain = has_gain and is_open and not is_instead
     points = [Item("why", first_clause(about.gain), look="label")] if about and about.gain and has_gain else []
     points += [Item("why not", one.why_not, look="label")] if one.why_not else []
     points += todo_items(one.steps)

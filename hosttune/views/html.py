@@ -7,7 +7,6 @@ it by their hashes, and nothing else.
 from __future__ import annotations
 
 import hashlib
-import shlex
 from base64 import b64encode
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
@@ -16,6 +15,7 @@ from hosttune.regex import regex
 from hosttune.rendering import render
 from hosttune.verdict_words import STATES
 from hosttune.views.document import Items, Section
+from hosttune.views.step_commands import find_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -25,12 +25,6 @@ if TYPE_CHECKING:
 _SIGNS = {"+": "added", "-": "removed", "@": "place"}
 _NOT_IN_AN_ID = regex(r"[^A-Za-z0-9_-]+")
 _CODE = regex(r"`([^`]+)`")
-# The command of a step: all of it, or what follows its colon, up to the words that say what it is for.
-_COMMAND = regex(
-    r"(?:^|(?<=: ))(?:\d\. )?((?:sudo|apt|apt-get|chronyc|dmesg|docker|hosttune|journalctl|kubectl|lspci|nvidia-smi|"
-    r"nvme|scontrol|smartctl|systemctl|tuned-adm|/[\w./+-]+/(?:run|hosttune)) .*?)"
-    r"(?= \([^()'\"]*\)$| (?:lists|names|prints|reports|says|shows|tells)\b|$)"
-)
 _LETTERS = {**{state: word.label[:1] for state, word in STATES.items()}, "orphaned": "P"}  # of a table of hosts
 
 
@@ -105,24 +99,18 @@ def _split_pieces(text: str, is_step: bool) -> Iterator[tuple[str, str]]:  # noq
     """A text in pieces, each with its kind: `code` for what is in backticks, `command` for what a step has people type,
     or nothing. In what a host says nothing is a command: a button would copy it.
     """
-    command = _COMMAND.search(text) if is_step else None
-    if command and not _is_balanced(command[1]):  # a name in quotes holds words that seem to end it
-        command = None
+    if is_step and (place := find_command(text)):
+        begin, end = place
+        yield "", text[:begin]
+        yield "command", text[begin:end]
+        yield "", text[end:]
+        return
     last = 0
-    for span in [command] if command else _CODE.finditer(text):
-        yield "", text[last : span.start(1) - (not command)]
-        yield ("command" if command else "code"), span[1].rstrip()
-        last = span.start(1) + len(span[1].rstrip()) if command else span.end()
+    for span in _CODE.finditer(text):
+        yield "", text[last : span.start()]
+        yield "code", span[1].rstrip()
+        last = span.end()
     yield "", text[last:]
-
-
-def _is_balanced(command: str) -> bool:
-    """Whether each quote of a command is closed."""
-    try:
-        shlex.split(command)
-    except ValueError:
-        return False
-    return True
 
 
 def _hash(text: str) -> str:

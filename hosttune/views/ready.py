@@ -1,9 +1,11 @@
-"""`hosttune ready` and `hosttune status`: where a host is between its boot and its first job."""
+"""`hosttune ready`, and of `hosttune status`: where a host is between its boot and its first job."""
 
 from __future__ import annotations
 
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
+
+from hosttune.views.terminal import wrap_text
 
 if TYPE_CHECKING:
     from hosttune.engine.ready import Outlook, ReadyState
@@ -20,11 +22,16 @@ def ready_text(state: ReadyState) -> str:
     return f"hosttune: {state.standing}: {state.sentence}\n"
 
 
-def status_text(state: ReadyState | None, boot_id: str, now: Outlook, gap: str = "") -> str:
+def status_text(state: ReadyState | None, boot_id: str, now: Outlook, gap: str = "", columns: int = 0) -> str:
     """A few lines for who looks: first what counts in this boot. `gap`: what is wrong with the metrics."""
     lines = [now.sentence] if now.sentence else []
     more = [f"  {gap}"] if gap else []
-    return "".join(f"{line}\n" for line in (*lines, *(_looked_at(state, boot_id) if state else ()), *more))
+    whole = (*lines, *(_looked_at(state, boot_id) if state else ()), *more)
+    if not columns:
+        return "".join(f"{line}\n" for line in whole)
+    heads = [line[: len(line) - len(line.lstrip())] for line in whole]
+    wrapped = (wrap_text(line, columns, first=head, rest=f"{head}  ") for line, head in zip(whole, heads, strict=True))
+    return "".join(f"{line}\n" for lines in wrapped for line in lines)
 
 
 def _looked_at(state: ReadyState, boot_id: str) -> list[str]:

@@ -9,12 +9,15 @@ from collections.abc import Sequence
 from itertools import takewhile
 
 from hosttune.frozen import frozen
+from hosttune.regex import regex
+from hosttune.views.step_commands import find_command
 
 NARROWEST = 40
 ROOM = 32  # columns that a text needs beside the others; with less it goes below them
 UNBROKEN = 1 << 30
 WIDEST = 100  # longer lines of prose are hard to read; commands, paths and diffs are never broken
 
+_STEP = regex(r"do: | *[2-9]\. ")  # how a step of a way out begins in a row
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 
 
@@ -77,6 +80,25 @@ def wrap_text(text: str, columns: int, *, first: str = "", rest: str = "") -> li
     return [*lines, indent + " ".join(words)] if words or first.strip() else lines
 
 
+def wrap_step(text: str, columns: int, *, first: str = "", rest: str = "") -> list[str]:
+    """A step of a way out in lines; its command is one line, also where that is too long: it is to be copied."""
+    lines = wrap_text(text, columns, first=first, rest=rest)
+    if len(lines) < 2:
+        return lines
+    head = text[: len(text) - len(text.lstrip())] + ("do: " if text.lstrip().startswith("do: ") else "")
+    place = find_command(text[len(head) :])
+    if place is None:
+        return lines
+    begin, end = (number + len(head) for number in place)
+    if width_of(first) + width_of(text[:end].lstrip()) <= columns:
+        lines = [f"{first}{text[:end].lstrip()}"]
+    else:
+        has_room = width_of(rest) + width_of(text[begin:end]) <= columns
+        lines = [line.rstrip() for line in wrap_text(text[:begin], columns, first=first, rest=rest)]
+        lines.append(f"{rest if has_room else '    '}{text[begin:end]}")
+    return [*lines, *wrap_text(text[end:].removeprefix(","), columns, first=rest, rest=rest)]
+
+
 def align_columns(rows: list[tuple[str, ...]], screen: Screen, *, indent: int = 0, first: int = 0) -> list[str]:
     """Rows as aligned columns; the last one takes the rest of the line and wraps under itself, or goes below where the
     others leave too little room for it or for one of its words. A row whose other cells are empty goes on with the one
@@ -87,17 +109,18 @@ def align_columns(rows: list[tuple[str, ...]], screen: Screen, *, indent: int = 
     widths[0] = max(widths[0], first)
     room = screen.columns - indent - sum(width + 2 for width in widths)
     below = " " * (indent + 4)
-    lines = []
+    lines: list[str] = []
     is_below = False
     for number, row in enumerate(rows):
+        wrap = wrap_step if _STEP.match(row[-1]) else wrap_text
         head = " " * indent + "".join(pad_text(cell, width) + "  " for cell, width in zip(row, widths, strict=False))
         if head.strip() or not number:
             is_below = room < max(ROOM, _longest_word(rows, number))
         if is_below:
             above = [head.rstrip()] if head.strip() else []
-            lines += [*above, *wrap_text(row[-1], screen.columns, first=below, rest=below)]
+            lines += [*above, *wrap(row[-1], screen.columns, first=below, rest=below)]
         else:
-            lines += wrap_text(row[-1], screen.columns, first=head, rest=" " * width_of(head)) or [head.rstrip()]
+            lines += wrap(row[-1], screen.columns, first=head, rest=" " * width_of(head)) or [head.rstrip()]
     return [line.rstrip() for line in lines]
 
 

@@ -23,7 +23,7 @@ from hosttune.views.document import (
     Table,
     Warnings,
 )
-from hosttune.views.terminal import Screen, align_columns, pad_text, width_of, wrap_text
+from hosttune.views.terminal import Screen, align_columns, pad_text, width_of, wrap_step, wrap_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -134,7 +134,9 @@ def _render_item(item: Item, screen: Screen, indent: str, bullet: str = "") -> l
     lines = [f"{indent}{bullet}{item.head}"]
     if item.sentence or not item.look:
         rest = " " * len(bullet) or "    "
-        lines = wrap_text(_format_item(item), screen.columns, first=indent + bullet, rest=indent + rest)
+        text, first = _format_item(item), indent + bullet
+        wrap = wrap_step if _is_step(item) else wrap_text
+        lines = wrap(text, screen.columns, first=first, rest=indent + rest)
     if item.look == "strong":
         lines[0] = lines[0].replace(item.head, screen.paint(item.head, "bold"), 1)
     inner = indent + (_IN if item.look == "strong" else "    ")
@@ -194,8 +196,9 @@ def _render_labelled(section: Section, screen: Screen) -> list[str]:
         items = block.items if isinstance(block, Items) else (Item("", block.text),)
         width = max(least, *(width_of(item.head) for item in items), 0)
         for item in items:
-            steps = (_format_item(one) if one.head else f"    {one.sentence}" for one in item.items)
-            texts = [text for text in (item.sentence, *steps) if text] or [""]
+            points = [(_format_item(one) if one.head else f"    {one.sentence}", one) for one in item.items]
+            points = [(text, one) for text, one in points if text]
+            texts = [text for text in (item.sentence, *(text for text, _ in points)) if text] or [""]
             head = f"{pad_text(item.head, width)}  " if item.head else " " * (len(rest) - _LABEL)
             first = pad_text(section.label, _LABEL) + head
             below = rest if _has_room(texts, screen.columns - len(rest)) else _IN
@@ -204,10 +207,15 @@ def _render_labelled(section: Section, screen: Screen) -> list[str]:
                 own = [first.rstrip(), *wrap_text(texts[0], screen.columns, first=below, rest=below)]
             own[0] = own[0].replace(section.label, screen.paint(section.label, "bold", section.style), 1)
             lines += own
-            for text in texts[1:]:
+            for text, one in points if item.sentence else points[1:]:
                 inner = below + " " * (len(text) - len(text.lstrip()))
-                lines += wrap_text(text, screen.columns, first=inner, rest=inner)
+                wrap = wrap_step if _is_step(one) else wrap_text
+                lines += wrap(text, screen.columns, first=inner, rest=inner)
     return lines
+
+
+def _is_step(item: Item) -> bool:
+    return item.look == "label" and item.head in {"do", ""}
 
 
 def _has_room(texts: Iterable[str], columns: int) -> bool:

@@ -141,24 +141,24 @@ def _make_sentence(trial: TrialRun, now: float) -> str:
 
 
 def trial_report(trial: TrialRun | None, found: tuple[Loss, ...], page: Page, now: float) -> str:
-    """What `hosttune trial` says."""
+    """What `hosttune status` shows of a trial."""
     host = clean(page.host)
     if trial is None:
         head = (Say("nothing is on trial.", "decision", host),)
-        return render_documents("hosttune trial", [Document(host, f"Trial on {host}", head, ())], page)
+        return render_documents("hosttune status", [Document(host, f"Trial on {host}", head, ())], page)
     head = (Say(f"{_make_sentence(trial, now)}.", "decision", host),)
     blocks = (*loss_blocks(found), *standing_blocks(trial, page, now)[1:])
-    return render_documents("hosttune trial", [Document(host, f"Trial on {host}", head, blocks)], page)
+    return render_documents("hosttune status", [Document(host, f"Trial on {host}", head, blocks)], page)
 
 
 def returned_report(run: Run, back: Run, word: str, page: Page) -> str:
-    """What `hosttune trial` says of a last run that came back by itself. `word`: its status."""
+    """What `hosttune status` shows of a last run that was rolled back. `word`: its status."""
     host = clean(page.host)
     at = back.started_at[:16].replace("T", " ")
     said = f"run {clean(run.id)} {run_text(word)} at {at} UTC: {clean(back.who.partition(': ')[2])}."
     head = (Say(said, "decision", host, "red"), Say("Nothing is on trial now."))
     blocks = (CommandBlock("What it did, and what was rolled back:", page.act("history --verbose")),)
-    return render_documents("hosttune trial", [Document(host, f"Trial on {host}", head, blocks)], page)
+    return render_documents("hosttune status", [Document(host, f"Trial on {host}", head, blocks)], page)
 
 
 def returned_json(run: Run, back: Run, word: str) -> dict[str, Any]:

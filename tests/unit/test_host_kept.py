@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from hosttune.host import kept, slow
+from hosttune.host import kept
 from hosttune.host.door import Completed
 from hosttune.host.live import LiveReader
 from hosttune.host.process import Ended
@@ -166,19 +166,6 @@ def test_ask_survives_a_cache_that_cannot_be_written(root, program):
     (root / "var/cache/hosttune").write_text("a file where the folder should be", encoding="utf-8")
     assert ask(root) == GOOD
     assert ask(root) == GOOD
-
-
-def test_ask_tells_that_it_takes_its_time_only_when_it_asks(root, program, monkeypatch):
-    told: list[str] = []
-    monkeypatch.setattr(slow, "announce", told.append)
-    monkeypatch.setattr(kept, "_ANNOUNCED", set())
-    monkeypatch.setattr(kept, "locate", lambda name: ABSENT)
-    ask(root, LIST)  # no such program: nothing to wait for
-    monkeypatch.setattr(kept, "locate", lambda name: f"/usr/bin/{name}")
-    ask(root)
-    ask(root)
-    ask(root, LIST)  # another question to the same program
-    assert told == ["asking ubuntu-drivers: seconds as a rule, minutes where apt's lists are compressed"]
 
 
 def test_the_live_reader_asks_ubuntu_drivers_through_the_cache(monkeypatch):

@@ -12,6 +12,7 @@ from hosttune.actions.standing import Judged
 from hosttune.actions.trial_state import BEFORE, RECORD, read_trial
 from hosttune.cli import served
 from hosttune.engine.policy_file import PATH as POLICY
+from hosttune.engine.ready import GateUnits
 from hosttune.errors import Refused
 from hosttune.facts.losses import Aspect, HostStanding, Loss
 from hosttune.host.door import Completed, Space
@@ -361,3 +362,25 @@ def test_plan_of_two_boots_is_refused_on_trial(run, booted, host, monkeypatch):
     status, _, err = run(*BOOTS)
     assert (status, "this plan needs 2 boots, and a run on trial has one; nothing was changed" in err) == (2, True)
     assert (host.files, booted) == (before, [])
+
+
+def test_status_shows_the_trial_and_trial_is_its_older_name(run, host, monkeypatch):
+    """One command for both; without --wait its exit status is whether jobs may start."""
+    monkeypatch.setattr("hosttune.cli.common.require_root", lambda *_: None)
+    monkeypatch.setattr("hosttune.actions.ready.gate_units", lambda _: GateUnits())
+    monkeypatch.setattr("hosttune.actions.ready.boot_id", lambda _: "a")
+    monkeypatch.setattr("hosttune.actions.journal.boot_id", lambda _: "a")
+    status, out, err = run("status")
+    assert (status, "trial" in out) == (0, False), err
+    assert "trial" not in json.loads(run("status", "--json")[1])
+    run(*ON_TRIAL)
+    status, out, _ = run("status")
+    assert status == 0
+    assert "nothing holds work" in out
+    assert " is on trial until " in out
+    assert "hosttune confirm 2" in out
+    told = json.loads(run("status", "--json")[1])
+    assert (told["is_open"], told["trial"]["is_open"]) == (True, True)
+    assert "is now a part of: sudo hosttune status" in run("trial")[2]
+    run("undo", "--yes")
+    assert run("status", "--wait")[0] == 0

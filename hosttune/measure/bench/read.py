@@ -167,7 +167,7 @@ class _Bench:
             good = self._probe(python, sample, libraries, said).good
         else:
             sample = self._sample(os.geteuid(), lambda _: True)
-        self.on_progress("cold files, warm files, shards")
+        self.on_progress("cold, warm and packed files")
         differed = self._differential(sample, self.until(_PROBED * bool(python) + _DIFFERED))
         decoded = handed = None
         with self._crew(python, sample.paths, max(wanted.levels)) as crew:
