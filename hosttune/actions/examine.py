@@ -8,12 +8,11 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from hosttune import __version__
-from hosttune.actions.journal import Journal, read_journal
-from hosttune.engine.compare import compare
-from hosttune.engine.evaluate import Evaluation, evaluate, merge_bounds
-from hosttune.engine.expression_values import MAX_HOST, MAX_RULE, Budget
-from hosttune.engine.leftovers import find_orphans, point_out, rules_left
-from hosttune.engine.plan import (
+from hosttune.actions.journal.journal import Journal, read_journal
+from hosttune.engine.decide.compare import compare
+from hosttune.engine.decide.evaluate import Evaluation, evaluate, merge_bounds
+from hosttune.engine.decide.leftovers import find_orphans, point_out, rules_left
+from hosttune.engine.decide.plan import (
     digest,
     drop_repeated,
     explain_clash,
@@ -25,7 +24,8 @@ from hosttune.engine.plan import (
     stage,
     standing_faults,
 )
-from hosttune.engine.rule import choice_module
+from hosttune.engine.expressions.evaluation import MAX_HOST, MAX_RULE, Budget
+from hosttune.engine.rules.rule import choice_module
 from hosttune.errors import HosttuneError
 from hosttune.facts import SUBJECTS, Facts, RequestedNames
 from hosttune.facts.base import UnknownFact, complete
@@ -38,10 +38,10 @@ from hosttune.values import Finding, Plan, Verdict
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from hosttune.engine.catalog import Catalog
-    from hosttune.engine.plan import Reason
-    from hosttune.engine.policy import Policy
-    from hosttune.engine.rule import Rule
+    from hosttune.engine.decide.plan import Reason
+    from hosttune.engine.policy.policy import Policy
+    from hosttune.engine.rules.catalog import Catalog
+    from hosttune.engine.rules.rule import Rule
     from hosttune.host.door import Reader
     from hosttune.resources.base import Wish
     from hosttune.values import Address, Outcome, Stage, State, Value
@@ -70,9 +70,9 @@ class Session:
 
     def plan(self, *, prove: bool = True) -> Plan:
         """The plan for this host; `prove` runs it on an overlay first, which also finds the later stages."""
-        from hosttune.actions.interrupted import describe_interrupted
+        from hosttune.actions.journal.interrupted import describe_interrupted
+        from hosttune.actions.journal.unended import find_unended
         from hosttune.actions.proof import changes_in, prove_changes
-        from hosttune.actions.unended import find_unended
 
         started = time.perf_counter()
         findings = self.look(self.facts)
@@ -273,8 +273,8 @@ def open_session(
     """Open a session as the command line asks for it; `reader` is the door where the caller holds it open already,
     `rules` a folder of more rules.
     """
-    from hosttune.engine.catalog import load_catalog
-    from hosttune.engine.policy_file import load_policy
+    from hosttune.engine.policy.file import load_policy
+    from hosttune.engine.rules.catalog import load_catalog
     from hosttune.host import open_reader
 
     started = time.perf_counter()
@@ -300,9 +300,9 @@ def open_way_back(reader: Reader, tell: Callable[[str], None], **options: Any) -
     """A session that tells at least what runs have done, also where rules or the policy cannot be read: a word too many
     there must not keep anybody from going back. `tell` hears what cannot be read.
     """
-    from hosttune.actions.journal import read_journal
-    from hosttune.engine.catalog import Catalog
-    from hosttune.engine.policy import Policy
+    from hosttune.actions.journal.journal import read_journal
+    from hosttune.engine.policy.policy import Policy
+    from hosttune.engine.rules.catalog import Catalog
     from hosttune.errors import HosttuneError
 
     try:

@@ -25,7 +25,7 @@ from hosttune.facts.reading import (
 from hosttune.facts.virtualization import Dmi, cloud_of, hypervisor_of, read_dmi
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
-from hosttune.host.machine_id import machine_id_hash
+from hosttune.host.reading.machine_id import machine_id_hash
 from hosttune.values import ABSENT, Answer, Unreadable
 
 if TYPE_CHECKING:

@@ -2,7 +2,8 @@
 
 A DataLoader's worker is a fork of its rank and inherits the open GPU devices, so of a tree of GPU processes the
 topmost is the rank. CPUs: sched_setaffinity(2), and cpu.max of the control group and those above it
-(kernel: Documentation/admin-guide/cgroup-v2.rst). Of environments only names of a fixed list are known (host/proc.py).
+(kernel: Documentation/admin-guide/cgroup-v2.rst). Of environments only names of a fixed list are known
+(host/processes/proc.py).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from hosttune.facts.base import Fact, lazy, make_shared, make_unread
 from hosttune.facts.processes import container_of
 from hosttune.facts.reading import hint, require_known
 from hosttune.frozen import frozen
-from hosttune.host.bounded import CUT
+from hosttune.host.reading.bounded import CUT
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts

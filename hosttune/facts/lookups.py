@@ -13,7 +13,7 @@ from hosttune.facts.base import Fact, UnknownFact, lazy, make_shared
 from hosttune.facts.globs import fits_glob
 from hosttune.facts.reading import read_text
 from hosttune.frozen import frozen
-from hosttune.host.secrets import is_secret_file
+from hosttune.host.masking.secrets import is_secret_file
 from hosttune.numbers import parse_whole
 from hosttune.regex import regex
 from hosttune.values import ABSENT, Absent

@@ -23,9 +23,9 @@ from hosttune.facts.processes import (
 )
 from hosttune.facts.reading import require_known
 from hosttune.frozen import frozen
-from hosttune.host.bounded import CUT
 from hosttune.host.door import Completed, Stat
-from hosttune.host.mountinfo import parse
+from hosttune.host.reading.bounded import CUT
+from hosttune.host.reading.mountinfo import parse
 from hosttune.regex import regex
 from hosttune.values import ABSENT, TooLong, Unreadable
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hosttune.codec import FORMAT_VERSION, to_json
-from hosttune.engine.evaluate import evaluate, names_of
+from hosttune.engine.decide.evaluate import evaluate, names_of
 from hosttune.facts.own_tables import FOLDER, read_own_table
 from hosttune.frozen import frozen
-from hosttune.host.cleaned import clean
+from hosttune.host.masking.cleaned import clean
 from hosttune.resources.steps import CommandLine
 from hosttune.textfiles import rule_page
 from hosttune.values import Verdict
@@ -39,9 +39,9 @@ from hosttune.views.wording import Wording
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from hosttune.engine.catalog import Catalog
-    from hosttune.engine.policy import Policy
-    from hosttune.engine.rule import Rule
+    from hosttune.engine.policy.policy import Policy
+    from hosttune.engine.rules.catalog import Catalog
+    from hosttune.engine.rules.rule import Rule
     from hosttune.facts import Facts
     from hosttune.resources.base import Wish
     from hosttune.values import Finding

@@ -10,7 +10,7 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from hosttune.engine.expression_hints import describe
+from hosttune.engine.expressions.hints import describe
 from hosttune.facts import MODULES
 from hosttune.regex import regex
 

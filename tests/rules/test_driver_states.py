@@ -19,18 +19,18 @@ from hosttune.actions.apply import reboot_obstacles, reboot_reasons
 from hosttune.actions.examine import examine
 from hosttune.actions.health import ask, health_rules
 from hosttune.choices.driver_state import UNITS
-from hosttune.engine.catalog import builtin_catalog
-from hosttune.engine.fleet_seen import seen_of
-from hosttune.engine.health import Fitness, judge
-from hosttune.engine.plan import waits_for_reboot
-from hosttune.engine.policy import Policy
+from hosttune.engine.decide.health import Fitness, judge
+from hosttune.engine.decide.plan import waits_for_reboot
+from hosttune.engine.fleet.seen import seen_of
+from hosttune.engine.policy.policy import Policy
+from hosttune.engine.rules.catalog import builtin_catalog
 from hosttune.facts import Facts, RequestedNames
 from hosttune.facts.apt_get import make_simulation
 from hosttune.facts.gpu.archives import parse_policy
 from hosttune.facts.packages import DATABASE, REPAIR
 from hosttune.host.door import Completed
-from hosttune.host.overlay import Overlay
-from hosttune.host.record import RecordReader
+from hosttune.host.overlay.overlay import Overlay
+from hosttune.host.record.record import RecordReader
 from hosttune.values import ABSENT, Disturbs, FileValue, Risk
 from hosttune.views.checked import Checked
 from hosttune.views.document import Medium

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from hosttune.engine.plan import (
+from hosttune.engine.decide.plan import (
     drop_repeated,
     guard_changes,
     hold_back,
@@ -16,8 +16,8 @@ from hosttune.engine.plan import (
     running_work,
     stage,
 )
-from hosttune.engine.policy import Policy
-from hosttune.engine.waiver import Waiver
+from hosttune.engine.policy.policy import Policy
+from hosttune.engine.policy.waiver import Waiver
 from hosttune.facts.base import UnknownFact
 from hosttune.resources.base import Applied
 from hosttune.values import (

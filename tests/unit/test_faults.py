@@ -9,13 +9,13 @@ import pytest
 from hosttune.actions.apply import apply, reboot_obstacles
 from hosttune.actions.examine import examine
 from hosttune.actions.undo import plan_undo, undo
-from hosttune.engine.catalog import load_catalog
-from hosttune.engine.fleet_reading import _decode_finding as read_finding
-from hosttune.engine.plan import merge_findings, put_reboots_last, waits_for_reboot
-from hosttune.engine.policy import Policy
-from hosttune.engine.waiver import Waiver
-from hosttune.host.overlay import Overlay
-from hosttune.host.simulate import DPKG_STATUS
+from hosttune.engine.decide.plan import merge_findings, put_reboots_last, waits_for_reboot
+from hosttune.engine.fleet.reading import _decode_finding as read_finding
+from hosttune.engine.policy.policy import Policy
+from hosttune.engine.policy.waiver import Waiver
+from hosttune.engine.rules.catalog import load_catalog
+from hosttune.host.overlay.overlay import Overlay
+from hosttune.host.overlay.simulate import DPKG_STATUS
 from hosttune.values import (
     Action,
     Activation,

@@ -8,8 +8,8 @@ import threading
 import pytest
 
 from hosttune.facts.network.reached import has_banner
-from hosttune.host.greeting import ask
-from hosttune.host.live import LiveReader
+from hosttune.host.reading.greeting import ask
+from hosttune.host.reading.live import LiveReader
 
 
 @pytest.fixture

@@ -39,7 +39,7 @@ LAYERS = (
 )
 SYSTEM = {"os", "subprocess", "psutil", "ctypes", "fcntl", "socket", "shutil", "tempfile", "syslog", "pwd", "grp"}
 # Reads nothing of the host: the package's own files, and what a person typed.
-OWN_FILES = {"textfiles.py", "engine/compiled.py", "engine/trusted.py"}
+OWN_FILES = {"textfiles.py", "engine/rules/compiled.py", "engine/policy/trusted.py"}
 
 
 def rank(part: str) -> int:

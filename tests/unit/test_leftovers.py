@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from hosttune.engine.leftovers import find_orphans, point_out, rules_left
-from hosttune.engine.policy import Policy
+from hosttune.engine.decide.leftovers import find_orphans, point_out, rules_left
+from hosttune.engine.policy.policy import Policy
 from hosttune.resources.base import Applied
 from hosttune.values import ABSENT, Address, Finding, Hold, HoldKind, Verdict
 

@@ -19,11 +19,11 @@ import pytest
 
 from hosttune.actions.examine import examine
 from hosttune.actions.health import ask, health_rules
-from hosttune.engine.catalog import builtin_catalog
-from hosttune.engine.policy import Policy
+from hosttune.engine.policy.policy import Policy
+from hosttune.engine.rules.catalog import builtin_catalog
 from hosttune.errors import BadInput
 from hosttune.facts import Facts
-from hosttune.host.record import read_record, reader_of
+from hosttune.host.record.record import read_record, reader_of
 from hosttune.host.support import archive, is_support_file
 from hosttune.host.support.archive import read_archive
 from hosttune.host.support.bug_report import is_bug_report
@@ -301,7 +301,7 @@ def test_headers_of_headers_and_long_ones_are_refused():
 BOMB = """
 import lzma, gzip, re, resource, sys
 from hosttune.errors import BadInput
-from hosttune.host.record import read_record, reader_of
+from hosttune.host.record.record import read_record, reader_of
 resource.setrlimit(resource.RLIMIT_AS, (700 << 20, 700 << 20))
 content = sys.stdin.buffer.read()
 try:

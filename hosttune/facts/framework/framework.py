@@ -1,4 +1,4 @@
-"""What PyTorch says in the interpreter of a job: asked as its user, inside its limits (host/interpreter.py).
+"""What PyTorch says in the interpreter of a job: asked as its user, inside its limits (host/processes/interpreter.py).
 
 Its answer is a user's word: one line of JSON, whose fields are bounded and typed here. The oldest driver of a CUDA
 release is that of minor-version compatibility (docs.nvidia.com/deploy/cuda-compatibility); of GPU code, sm_80 runs on
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from hosttune.facts.base import Fact, UnknownFact, read_at_once
 from hosttune.frozen import frozen
 from hosttune.host.door import Completed
-from hosttune.host.secrets import mask_text
+from hosttune.host.masking.secrets import mask_text
 from hosttune.values import Absent, Answer, Unreadable
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from hosttune.facts.gpu.components import turn_on
 from hosttune.facts.gpu.package_roles import PackageRole, role_of
 from hosttune.frozen import frozen
 from hosttune.host.door import Completed
-from hosttune.host.ubuntu_drivers import PACKAGE, parse_list, parse_sections
+from hosttune.host.reading.ubuntu_drivers import PACKAGE, parse_list, parse_sections
 from hosttune.regex import regex
 from hosttune.values import ABSENT, Absent, Answer, Unreadable, prefix_reason
 

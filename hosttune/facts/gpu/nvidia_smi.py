@@ -18,8 +18,8 @@ from hosttune.facts.gpu.gpu_errors import STAMP, is_load, kind_of, slot_of, spli
 from hosttune.facts.gpu.smi_words import BROKEN, SmiWord, is_denied, word_of, worst_of
 from hosttune.facts.kernel.kernel_log import OF_GPUS, messages_with
 from hosttune.frozen import frozen
-from hosttune.host.command_secrets import MASK
-from hosttune.host.secrets import mask_text
+from hosttune.host.masking.command_secrets import MASK
+from hosttune.host.masking.secrets import mask_text
 from hosttune.regex import regex
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from hosttune.facts.base import Fact, UnknownFact, lazy, make_shared
 from hosttune.facts.gpu.gpus import DEVICES
 from hosttune.facts.reading import read_line, require_sure
 from hosttune.frozen import frozen
-from hosttune.host.pci_config import STANDARD, extended_capabilities
+from hosttune.host.reading.pci_config import STANDARD, extended_capabilities
 from hosttune.quoting import quote
 from hosttune.values import ABSENT
 

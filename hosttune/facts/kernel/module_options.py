@@ -19,7 +19,7 @@ from hosttune.facts.placed import Placed
 from hosttune.facts.reading import drop_in_texts, if_absent, is_there, read_line, read_text
 from hosttune.facts.shell_words import shell_words
 from hosttune.frozen import frozen
-from hosttune.host.effort import EFFORT
+from hosttune.host.reading.effort import EFFORT
 from hosttune.regex import regex
 from hosttune.values import ABSENT, Absent, Unreadable
 

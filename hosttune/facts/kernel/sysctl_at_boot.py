@@ -22,8 +22,8 @@ from hosttune.facts.lookups import Lookup, fits_parts, whole_number
 from hosttune.facts.placed import Placed
 from hosttune.facts.reading import drop_in_texts, drop_ins, if_absent, read_text
 from hosttune.frozen import frozen
-from hosttune.host.effort import EFFORT
-from hosttune.host.twins import TWINS
+from hosttune.host.overlay.twins import TWINS
+from hosttune.host.reading.effort import EFFORT
 from hosttune.regex import regex
 
 if TYPE_CHECKING:

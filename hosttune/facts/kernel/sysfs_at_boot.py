@@ -18,7 +18,7 @@ from hosttune.facts.placed import Placed
 from hosttune.facts.reading import drop_in_texts, if_absent, read_text, read_texts
 from hosttune.facts.sysfs import fits
 from hosttune.frozen import frozen
-from hosttune.host.effort import EFFORT
+from hosttune.host.reading.effort import EFFORT
 from hosttune.regex import regex
 
 if TYPE_CHECKING:

@@ -39,7 +39,7 @@ from hosttune.facts.storage.ageing_sourced import (
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
 from hosttune.host.known.unit_folders import ADMIN, LOCAL, PACKAGES, RUNTIME, SPLIT
-from hosttune.host.paths import PATH_MAX
+from hosttune.host.reading.paths import PATH_MAX
 from hosttune.regex import regex
 from hosttune.values import ABSENT
 

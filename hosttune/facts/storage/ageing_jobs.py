@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.storage.ageing_files import AgeRule, normalize_path, tree_of
 from hosttune.facts.storage.ageing_rows import LONGEST, commands_of, told_of
-from hosttune.host.paths import PATH_MAX
+from hosttune.host.reading.paths import PATH_MAX
 from hosttune.regex import regex
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from hosttune.facts.storage.mounts import LOCAL_TYPES, mount_of
 from hosttune.facts.storage.ways import Ways
 from hosttune.frozen import frozen
 from hosttune.host.door import Completed
-from hosttune.host.secrets import is_secret_file
+from hosttune.host.masking.secrets import is_secret_file
 from hosttune.values import ABSENT, Absent
 
 if TYPE_CHECKING:

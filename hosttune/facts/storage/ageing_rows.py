@@ -9,7 +9,7 @@ import re
 from typing import TYPE_CHECKING
 
 from hosttune.frozen import frozen
-from hosttune.host.command_secrets import mask_documents
+from hosttune.host.masking.command_secrets import mask_documents
 from hosttune.regex import regex
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from hosttune.facts.storage.ageing_files import words_of
 from hosttune.facts.storage.ageing_jobs import may_be_script, read_in
 from hosttune.facts.storage.ageing_rows import LONGEST, CommandRow, commands_of, told_of
 from hosttune.frozen import frozen
-from hosttune.host.paths import PATH_MAX
+from hosttune.host.reading.paths import PATH_MAX
 from hosttune.lines import LineNumbers
 from hosttune.regex import regex
 

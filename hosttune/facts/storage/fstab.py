@@ -35,8 +35,8 @@ from hosttune.facts.storage.fstab_options import (
 )
 from hosttune.facts.storage.mounts import is_network
 from hosttune.frozen import frozen
-from hosttune.host.mountinfo import folders_above
-from hosttune.host.mountinfo import parse as parse_mounts
+from hosttune.host.reading.mountinfo import folders_above
+from hosttune.host.reading.mountinfo import parse as parse_mounts
 from hosttune.values import ABSENT, Unreadable
 
 if TYPE_CHECKING:

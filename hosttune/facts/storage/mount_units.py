@@ -23,8 +23,8 @@ from hosttune.facts.storage.fstab_types import is_remote_to_systemd
 from hosttune.facts.storage.mounts import is_network, target_of, unit_name
 from hosttune.frozen import frozen
 from hosttune.host.known.unit_folders import ADMIN
-from hosttune.host.mountinfo import folders_above
-from hosttune.host.paths import PATH_MAX
+from hosttune.host.reading.mountinfo import folders_above
+from hosttune.host.reading.paths import PATH_MAX
 from hosttune.quoting import quote
 from hosttune.regex import regex
 

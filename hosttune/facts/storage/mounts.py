@@ -21,8 +21,8 @@ from hosttune.facts.storage.fstab_options import is_automount, is_on_demand
 from hosttune.frozen import frozen
 from hosttune.host.known.file_systems import IN_RAM
 from hosttune.host.known.unit_folders import ADMIN, RUNTIME, VENDOR
-from hosttune.host.mounters import UTAB, users_in
-from hosttune.host.mountinfo import (
+from hosttune.host.reading.mounters import UTAB, users_in
+from hosttune.host.reading.mountinfo import (
     MountLine,
     find_visible,
     folders_above,
@@ -31,7 +31,7 @@ from hosttune.host.mountinfo import (
     parse,
     topmost_at,
 )
-from hosttune.host.named import waits_for_server
+from hosttune.host.reading.named import waits_for_server
 from hosttune.regex import regex
 from hosttune.values import ABSENT, NOT_RECORDED, OnlyRunning, Unreadable
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from hosttune.facts import Facts
     from hosttune.facts.storage.mounts import Mount
     from hosttune.host.door import Reader
-    from hosttune.host.mountinfo import MountLine
+    from hosttune.host.reading.mountinfo import MountLine
 
 _TYPES = frozenset({"nfs", "nfs4"})
 _UDEV = "/etc/udev/rules.d"

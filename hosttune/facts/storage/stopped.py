@@ -21,7 +21,7 @@ from hosttune.facts.reading import if_absent, names_in, read_integer, read_line,
 from hosttune.facts.storage.disks import find_health_commands
 from hosttune.facts.storage.mounts import LOCAL_TYPES
 from hosttune.frozen import frozen
-from hosttune.host.mountinfo import folders_above
+from hosttune.host.reading.mountinfo import folders_above
 from hosttune.quoting import quote
 from hosttune.regex import regex
 from hosttune.values import ABSENT, Unreadable

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from hosttune.errors import BadInput, Fault, Where
 from hosttune.frozen import frozen
 from hosttune.host.known.unit_folders import PACKAGES, SPLIT
-from hosttune.host.record import FORMAT_VERSION, KIND, encode_bytes
+from hosttune.host.record.record import FORMAT_VERSION, KIND, encode_bytes
 from hosttune.host.support.archive import Archive, is_archive, read_archive, read_folder
 from hosttune.host.support.bug_report import FIRST_NAMESPACES, Tables, add_conclusions, make_os_release
 from hosttune.host.support.lspci import FOLDER, PciDevice, devices_in, tables_of
@@ -64,7 +64,7 @@ _SPELLED: Final = {
 class SosReport:
     """What a sosreport holds."""
 
-    record: Mapping[str, Any]  # as host/record.py has it
+    record: Mapping[str, Any]  # as host/record/record.py has it
     smi: LongText
     answers: Mapping[str, str]  # of nvidia-smi's commands, by the command
     script: str  # version of sos

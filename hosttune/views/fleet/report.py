@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from hosttune.host.cleaned import clean
+from hosttune.host.masking.cleaned import clean
 from hosttune.views.change import diff_of
 from hosttune.views.checked import group_of, link_of
 from hosttune.views.document import Document, Fold, Item, Items, Matrix, Panel, Say, Section, render_documents
@@ -33,7 +33,7 @@ from hosttune.views.terminal import say_count
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from hosttune.engine.fleet_values import Fleet, PlanClass, RuleRow, Siblings, ValueTally
+    from hosttune.engine.fleet.values import Fleet, PlanClass, RuleRow, Siblings, ValueTally
     from hosttune.values import Change
     from hosttune.views.checked import About
     from hosttune.views.document import Block
