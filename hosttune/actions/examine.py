@@ -11,16 +11,16 @@ from hosttune import __version__
 from hosttune.actions.journal.journal import Journal, read_journal
 from hosttune.engine.decide.compare import compare
 from hosttune.engine.decide.evaluate import Evaluation, evaluate, merge_bounds
-from hosttune.engine.decide.leftovers import find_orphans, point_out, rules_left
+from hosttune.engine.decide.leftovers import add_undo_step, find_orphans, rules_left
 from hosttune.engine.decide.plan import (
+    add_reboot_notes,
     digest,
+    drop_double_changes,
     drop_repeated,
     explain_clash,
     hold_back,
     leads_to_boot,
-    make_once,
     merge_findings,
-    put_reboots_last,
     stage,
     standing_faults,
 )
@@ -85,7 +85,7 @@ class Session:
         findings = (*findings, *find_unended(self.journal, self.reader, self.catalog, self.selected))
         findings = (*findings, *boot_losses(self, self.reader))
         if leads_to_boot(findings, changes_in(findings)) and (guards := reboot_guards(self, self.reader)):
-            findings = put_reboots_last((*findings, *guards))
+            findings = add_reboot_notes((*findings, *guards))
         return Plan(
             digest=digest(change for one in stages for change in one.changes),
             tool_version=__version__,
@@ -104,8 +104,10 @@ class Session:
         ledger: Mapping[Address, Applied] | None = None,
         held: Mapping[str, Reason] | None = None,
     ) -> tuple[Finding, ...]:
-        """Evaluate every selected rule, read what the wishes name, compare, hold back. `held`: the rules
-        that failed where the plan was tried.
+        """The passes from rules to findings, in their order: evaluate every selected rule, merge the bounds of wishes for
+        one value, read what the wishes name, compare, merge the findings of one subject, find what earlier runs left,
+        hold back what may not be done now, drop changes and advice that are there twice, note what comes before a
+        reboot. `held`: the rules that failed where the plan was tried.
         """
         policy, catalog, journal = self.policy, self.catalog, self.journal
         if ledger is None:
@@ -127,8 +129,8 @@ class Session:
         left = rules_left(orphans, ledger, catalog)
         refused = {rule: explain_clash(rule, *one) for rule, one in clashes.items()} | dict(held or {})
         back = {address: (one.value, one.told) for address, one in journal.came_back().items()}
-        told = (point_out(hold_back(one, policy, facts, ledger, refused, back), left) for one in merged)
-        return put_reboots_last((*drop_repeated(make_once(told), policy), *orphans))
+        told = (add_undo_step(hold_back(one, policy, facts, ledger, refused, back), left) for one in merged)
+        return add_reboot_notes((*drop_repeated(drop_double_changes(told), policy), *orphans))
 
 
 def faults_of(session: Session, reader: Reader) -> tuple[Finding, ...]:

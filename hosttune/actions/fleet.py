@@ -25,8 +25,8 @@ from hosttune.engine.fleet.seen import HostLook, Unread, faults_of, seen_from_ro
 from hosttune.engine.policy.effect import without_effect
 from hosttune.engine.policy.file import build_policy, load_policy
 from hosttune.engine.policy.policy import Policy
-from hosttune.engine.policy.trusted import read_trusted
 from hosttune.engine.rules.catalog import load_catalog
+from hosttune.engine.rules.trusted import read_trusted
 from hosttune.engine.rules.yamlio import load_document
 from hosttune.errors import BadInput, HosttuneError
 from hosttune.facts.inventory import take_inventory

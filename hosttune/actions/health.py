@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from hosttune import __version__
 from hosttune.codec import finding_from_json, finding_to_json
-from hosttune.engine.decide.plan import drop_repeated, put_reboots_last
+from hosttune.engine.decide.plan import add_reboot_notes, drop_repeated
 from hosttune.errors import HosttuneError
 from hosttune.facts.base import UnknownFact, known_items
 from hosttune.facts.baseline import FOLDER, NAME, learn_baseline, why_not_alike, write_learned
@@ -54,7 +54,7 @@ def ask(session: Session, seconds: float) -> tuple[Finding, ...]:
             found.append(session.policy.waive(_find_late_rule(rule.id, answer, waits, seconds)))
         else:
             found += map(finding_from_json, json.loads(answer))
-    return put_reboots_last(drop_repeated(found, session.policy))
+    return add_reboot_notes(drop_repeated(found, session.policy))
 
 
 def name_gpus(session: Session, seconds: float) -> dict[str, str]:

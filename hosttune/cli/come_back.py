@@ -67,7 +67,7 @@ def _take_back(look: HostOptions, run: str, reason: str, *, is_cut_off: bool = F
     from hosttune.actions.trial.trial import TrialEnd
     from hosttune.actions.trial.trial import come_back as take_back
     from hosttune.cli.common import progress
-    from hosttune.engine.decide.trial_terms import span_text
+    from hosttune.engine.trial_terms import span_text
 
     with _open_for_return(look) as (session, writer):
         trial = read_trial(writer)

@@ -107,7 +107,7 @@ def load_approvals(path: str) -> Approvals:
     follow what someone else can write.
     """
     from hosttune.engine.policy.approval import parse_approvals
-    from hosttune.engine.policy.trusted import read_trusted
+    from hosttune.engine.rules.trusted import read_trusted
     from hosttune.host.reading.live import LiveReader
 
     name, text = read_trusted(LiveReader(), path, is_local=True, is_required=True)
@@ -235,7 +235,7 @@ def one_host(look: TargetOptions) -> str | None:
 def open_page(reader: Reader, look: TargetOptions | None, show: Display) -> Page:
     """The page for a report about `reader`'s host on standard output."""
     from hosttune.engine.policy.file import PATH
-    from hosttune.engine.policy.trusted import path_on
+    from hosttune.engine.rules.trusted import path_on
     from hosttune.host.door import source_of
 
     words, chosen = spell_program(), asdict(look) if look else {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hosttune.engine.decide.trial_terms import TrialTerms, span_s
+from hosttune.engine.trial_terms import TrialTerms, span_s
 from hosttune.errors import HosttuneError
 from hosttune.frozen import frozen
 from hosttune.values import Activation, Confirmer

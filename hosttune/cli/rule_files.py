@@ -33,11 +33,11 @@ def lint_files(paths: list[str]) -> tuple[int, list[Fault]]:
 
 def lint_all() -> tuple[int, list[Fault]]:
     """The built-in rules, and those of /etc/hosttune/rules.d on this machine."""
-    from hosttune.engine.policy.trusted import read_trusted
     from hosttune.engine.rules.catalog import RULES_FOLDER, builtin_catalog, load_catalog
     from hosttune.engine.rules.compiled import builtin_documents
     from hosttune.engine.rules.lint import lint_faults
     from hosttune.engine.rules.shapes import profile_faults
+    from hosttune.engine.rules.trusted import read_trusted
     from hosttune.engine.rules.yamlio import load_document
     from hosttune.host.reading.live import LiveReader
 
@@ -61,8 +61,8 @@ def lint_all() -> tuple[int, list[Fault]]:
 
 def source_of(rule: Rule, reader: Reader) -> str:
     """The file of a rule as it was written; of one of ours its cases too, where the checkout is there."""
-    from hosttune.engine.policy.trusted import path_on, read_trusted
     from hosttune.engine.rules.catalog import RULES_FOLDER
+    from hosttune.engine.rules.trusted import path_on, read_trusted
     from hosttune.host.masking.cleaned import make_safe
     from hosttune.textfiles import checkout_text, own_file
 

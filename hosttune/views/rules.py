@@ -13,8 +13,8 @@ from hosttune.views.terminal import align_columns, say_count, wrap_text
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from hosttune.engine.policy.profile import Profile
     from hosttune.engine.rules.catalog import Catalog
+    from hosttune.engine.rules.profile import Profile
     from hosttune.engine.rules.rule import Rule
     from hosttune.errors import Fault
     from hosttune.views.page import Page

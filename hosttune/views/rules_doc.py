@@ -14,8 +14,8 @@ from hosttune.views.terminal import say_count
 from hosttune.views.wording import Wording
 
 if TYPE_CHECKING:
-    from hosttune.engine.policy.profile import Profile
     from hosttune.engine.rules.catalog import Catalog
+    from hosttune.engine.rules.profile import Profile
     from hosttune.engine.rules.rule import Rule
 
 PAGES = "reference/rules"  # below docs/

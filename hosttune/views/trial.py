@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from hosttune.codec import make_document, to_json
 from hosttune.engine.decide.trial import TrialPart
-from hosttune.engine.decide.trial_terms import LAST_S, span_text
+from hosttune.engine.trial_terms import LAST_S, span_text
 from hosttune.host.masking.cleaned import clean
 from hosttune.values import Confirmer
 from hosttune.verdict_words import run_text, trial_text

@@ -5,7 +5,7 @@ from dataclasses import replace
 from hosttune.actions.trial.state import TrialRecord, TrialRun, TrialState
 from hosttune.engine.decide.plan import stage
 from hosttune.engine.decide.trial import plan_trial
-from hosttune.engine.decide.trial_terms import TrialTerms
+from hosttune.engine.trial_terms import TrialTerms
 from hosttune.facts.losses import Aspect, Loss
 from hosttune.values import ABSENT, Action, Activation, Address, Change, Confirmer, FileValue, Trigger
 from hosttune.views.plan import PlannedTrial

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from hosttune.engine.policy.trusted import read_trusted
+from hosttune.engine.rules.trusted import read_trusted
 from hosttune.errors import HosttuneError
 from hosttune.facts import Facts
 from hosttune.facts.trusted import link_stranger

@@ -13,9 +13,9 @@ from hosttune.actions.trial import clock as trial_clock
 from hosttune.actions.trial import guard as trial_guard
 from hosttune.actions.trial.state import TrialState, read_trial
 from hosttune.actions.trial.trial import apply_on_trial, come_back, confirm, finish, foresee, require_promise
-from hosttune.engine.decide.trial_terms import TrialTerms
 from hosttune.engine.policy.policy import Policy
 from hosttune.engine.rules.catalog import Catalog
+from hosttune.engine.trial_terms import TrialTerms
 from hosttune.facts import Facts
 from hosttune.facts.containment import INITIAL
 from hosttune.facts.losses import HostStanding

@@ -40,8 +40,9 @@ import yaml
 
 from hosttune.actions.examine import examine
 from hosttune.codec import plan_from_json, plan_to_json
-from hosttune.engine.policy.policy import DataMount, Declared, Policy
+from hosttune.engine.policy.policy import Policy
 from hosttune.engine.rules.catalog import builtin_catalog
+from hosttune.engine.rules.declared import DataMount, Declared
 from hosttune.engine.rules.lint import PLACEHOLDER
 from hosttune.facts.containers import known_holes
 from hosttune.facts.containers.known_holes import parse_table

@@ -17,8 +17,9 @@ from hosttune.actions.journal.recover import recover
 from hosttune.actions.undo import plan_undo, undo
 from hosttune.codec import dump_json, plan_from_json, plan_to_json
 from hosttune.engine.decide.evaluate import evaluate
-from hosttune.engine.policy.policy import DataMount, Declared, Policy
+from hosttune.engine.policy.policy import Policy
 from hosttune.engine.rules.catalog import Catalog
+from hosttune.engine.rules.declared import DataMount, Declared
 from hosttune.engine.rules.lint import checked_rule
 from hosttune.errors import Refused
 from hosttune.host.overlay.overlay import Overlay

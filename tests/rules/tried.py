@@ -9,8 +9,9 @@ from pathlib import Path
 
 from hosttune.actions.examine import examine
 from hosttune.engine.decide.evaluate import evaluate
-from hosttune.engine.policy.policy import DataMount, Declared, Policy
+from hosttune.engine.policy.policy import Policy
 from hosttune.engine.rules.catalog import Catalog, builtin_catalog
+from hosttune.engine.rules.declared import DataMount, Declared
 from hosttune.host.door import Reader
 from hosttune.host.overlay.overlay import Overlay
 from hosttune.resources.kernel.sysctl import proc_path

@@ -7,11 +7,11 @@ from types import SimpleNamespace
 import pytest
 
 from hosttune.engine.decide.evaluate import evaluate, subject_of
-from hosttune.engine.policy.profile import build_profile, resolve_profiles
 from hosttune.engine.rules import lint
 from hosttune.engine.rules.catalog import RULES_FOLDER, builtin_catalog, load_catalog
 from hosttune.engine.rules.compiled import builtin_documents
 from hosttune.engine.rules.lint import checked_rule, rule_faults
+from hosttune.engine.rules.profile import build_profile, resolve_profiles
 from hosttune.engine.rules.rule import Status, build_rule, choice_module
 from hosttune.engine.rules.shapes import profile_faults
 from hosttune.engine.rules.yamlio import load_document

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from hosttune.engine.decide.trial_terms import span_s
+from hosttune.engine.trial_terms import span_s
 from tests.vm.come_back import BY_HAND, RULE_TEXT
 from tests.vm.come_back_scenarios import SCENARIOS, Boot, End
 

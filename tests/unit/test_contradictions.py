@@ -7,8 +7,9 @@ import pytest
 from hosttune.actions.apply import apply
 from hosttune.actions.examine import examine
 from hosttune.actions.undo import plan_undo, undo
-from hosttune.engine.policy.policy import DataMount, Declared, Policy
+from hosttune.engine.policy.policy import Policy
 from hosttune.engine.rules.catalog import assemble_catalog, builtin_catalog
+from hosttune.engine.rules.declared import DataMount, Declared
 from hosttune.engine.rules.lint import checked_rule
 from hosttune.errors import HosttuneError
 from hosttune.host.overlay.overlay import Overlay

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from hosttune.engine.policy import mount_faults
+from hosttune.engine.rules import declared as mount_faults
 from hosttune.engine.rules.catalog import builtin_catalog
 from hosttune.engine.rules.shapes import policy_faults
 from hosttune.engine.rules.yamlio import load_document

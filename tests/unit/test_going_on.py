@@ -26,9 +26,9 @@ from hosttune.engine.decide.ready import (
     Standing,
 )
 from hosttune.engine.decide.reboot import boots_of
-from hosttune.engine.policy import trusted
 from hosttune.engine.policy.approval import Approvals, PolicyApproval, parse_approvals
 from hosttune.engine.policy.policy import Policy
+from hosttune.engine.rules import trusted
 from hosttune.engine.rules.catalog import Catalog
 from hosttune.errors import HosttuneError, Refused
 from hosttune.facts.storage import lasting

@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from hosttune.engine.policy.trusted import read_trusted
+from hosttune.engine.rules.trusted import read_trusted
 from hosttune.errors import HosttuneError, Refused
 from hosttune.host import open_reader, open_writer
 from hosttune.host.reading.live import LiveReader, LiveWriter

@@ -32,8 +32,8 @@ from hosttune.actions.trial.trial import (
 )
 from hosttune.actions.undo import plan_undo, undo
 from hosttune.engine.decide.plan import hold_back
-from hosttune.engine.decide.trial_terms import TrialTerms
 from hosttune.engine.policy.policy import Policy
+from hosttune.engine.trial_terms import TrialTerms
 from hosttune.errors import Refused
 from hosttune.facts.kernel.boot_entry import CUSTOM, ENVIRONMENT, BootEntry, OneShot
 from hosttune.facts.losses import HostStanding

@@ -11,7 +11,7 @@ from hosttune.actions.journal.recover import recover
 from hosttune.actions.trial import guard as trial_guard
 from hosttune.actions.trial.state import read_trial
 from hosttune.actions.trial.trial import apply_on_trial, come_back, confirm, finish, foresee
-from hosttune.engine.decide.trial_terms import TrialTerms
+from hosttune.engine.trial_terms import TrialTerms
 from hosttune.values import ABSENT
 from tests.unit.trial_host import PowerCut
 from tests.unit.trial_runs import SWAPPINESS, TrialRunHost, boot_change, file_change, plan_of, sysctl_change

@@ -9,7 +9,7 @@ import pytest
 from hosttune.actions.trial.trial import require_promise
 from hosttune.cli.on_trial import AskedTrial, wants_hint
 from hosttune.engine.decide.trial import TrialPart, plan_trial
-from hosttune.engine.decide.trial_terms import TrialTerms, span_s, span_text
+from hosttune.engine.trial_terms import TrialTerms, span_s, span_text
 from hosttune.errors import HosttuneError, Refused
 from hosttune.values import ABSENT, Action, Address, Confirmer, Trigger
 from tests.unit.fake_reader import FakeReader

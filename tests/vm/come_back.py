@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from hosttune.engine.decide.trial_terms import span_s
+from hosttune.engine.trial_terms import span_s
 from tests.vm import installed, saved
 from tests.vm.come_back_scenarios import SCENARIOS, Boot, Change, End, Scenario
 from tests.vm.come_back_shell import UNHURRIED
@@ -66,7 +66,7 @@ from hosttune.actions.run import open_for_change
 from hosttune.actions.trial.trial import apply_on_trial, foresee, require_promise
 from hosttune.cli.common import progress
 from hosttune.engine.decide.plan import digest, stage
-from hosttune.engine.decide.trial_terms import TrialTerms
+from hosttune.engine.trial_terms import TrialTerms
 from hosttune.errors import HosttuneError
 from hosttune.resources.file import FileAddress
 from hosttune.values import ABSENT, Action, Activation, Address, Change, Confirmer, FileValue, Plan, Trigger

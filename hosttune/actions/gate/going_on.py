@@ -9,7 +9,7 @@ from hosttune.actions.gate.ready import MOTD, STATE, identify_machine, keep_stat
 from hosttune.actions.journal.journal import boot_id
 from hosttune.actions.trial.login_notice import show_at_login
 from hosttune.engine.decide.ready import CONTINUE, ReadyState, Standing
-from hosttune.engine.policy.trusted import strange_program
+from hosttune.engine.rules.trusted import strange_program
 from hosttune.errors import HosttuneError, Refused
 from hosttune.host.console import find_archive, load_bytes, starting_words
 from hosttune.host.door import Stat

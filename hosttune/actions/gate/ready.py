@@ -37,7 +37,7 @@ from hosttune.engine.decide.ready import (
     why_not_made,
 )
 from hosttune.engine.policy.approval import PATH, Approvals, parse_approvals
-from hosttune.engine.policy.trusted import read_trusted, stranger_of
+from hosttune.engine.rules.trusted import read_trusted, stranger_of
 from hosttune.errors import HosttuneError, Refused
 from hosttune.facts import Facts
 from hosttune.facts.base import UnknownFact

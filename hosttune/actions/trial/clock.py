@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from hosttune.actions.trial.guard import FOLDER, OF_AN_IMAGE
-from hosttune.engine.decide.trial_terms import span_text
+from hosttune.engine.trial_terms import span_text
 from hosttune.errors import HosttuneError, Refused
 from hosttune.host.door import Completed
 from hosttune.values import ABSENT

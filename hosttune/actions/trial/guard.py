@@ -35,7 +35,7 @@ from contextlib import suppress
 from secrets import token_bytes
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from hosttune.engine.decide.trial_terms import LAST_S
+from hosttune.engine.trial_terms import LAST_S
 from hosttune.errors import Conflict, HosttuneError, Refused
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.reading import if_absent, names_in, read_line, require_known

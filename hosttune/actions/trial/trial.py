@@ -47,8 +47,8 @@ from hosttune.actions.trial.state import (
 from hosttune.actions.undo import plan_undo, undo
 from hosttune.engine.decide.plan import digest, stage
 from hosttune.engine.decide.trial import TrialPart, TrialPlan, plan_trial
-from hosttune.engine.decide.trial_terms import LAST_S, span_text
-from hosttune.engine.policy.trusted import strange_program
+from hosttune.engine.rules.trusted import strange_program
+from hosttune.engine.trial_terms import LAST_S, span_text
 from hosttune.errors import HosttuneError, Refused
 from hosttune.facts import Facts
 from hosttune.facts.base import UnknownFact, attempt
@@ -69,7 +69,7 @@ if TYPE_CHECKING:
 
     from hosttune.actions.examine import Session
     from hosttune.actions.journal.lines import Run
-    from hosttune.engine.decide.trial_terms import TrialTerms
+    from hosttune.engine.trial_terms import TrialTerms
     from hosttune.facts.kernel.boot_entry import BootEntry
     from hosttune.facts.losses import Loss
     from hosttune.host.door import Reader, Writer

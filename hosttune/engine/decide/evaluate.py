@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from hosttune.engine.expressions.evaluation import Budget, OverBudget
 from hosttune.engine.expressions.expression import Text
 from hosttune.engine.expressions.helpers import text_of
-from hosttune.engine.policy.policy import NOTHING, Declared
+from hosttune.engine.rules.declared import NOTHING, Declared
 from hosttune.errors import HosttuneError
 from hosttune.facts import MODULES
 from hosttune.facts.base import UnknownFact

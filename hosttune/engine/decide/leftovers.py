@@ -75,7 +75,7 @@ def rules_left(left: Iterable[Finding], ledger: Mapping[Address, Applied], catal
     return tuple(sorted({*(finding.rule for finding in left), *former}))
 
 
-def point_out(finding: Finding, left: Iterable[str]) -> Finding:
+def add_undo_step(finding: Finding, left: Iterable[str]) -> Finding:
     """The finding; where a file that we wrote for one of these rules is against it, how that goes away."""
     if finding.hold.kind is not HoldKind.OWNED:
         return finding

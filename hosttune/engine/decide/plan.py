@@ -109,7 +109,7 @@ def leads_to_boot(findings: Iterable[Finding], changes: Iterable[Change]) -> boo
     )
 
 
-def put_reboots_last(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+def add_reboot_notes(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """The findings; whoever tells a person to reboot says, too, what comes before that."""
     listed = tuple(findings)
     blockers = reboot_blockers(listed)
@@ -212,7 +212,7 @@ def list_unannounced(change: Change, facts: Facts) -> tuple[str, ...]:
     return tuple(sentence for sentence in running_work(facts) if sentence not in shown)
 
 
-def make_once(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+def drop_double_changes(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """The same change that several rules need is made once, for the first of them."""
     seen: set[tuple[Address, Value]] = set()
     found = []

@@ -19,7 +19,7 @@ from hosttune.values import Activation, Plan, Word
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from hosttune.engine.decide.trial_terms import TrialTerms
+    from hosttune.engine.trial_terms import TrialTerms
     from hosttune.values import Change
 
 _PACKAGES = frozenset({"package-set"})

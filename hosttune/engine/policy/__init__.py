@@ -1,1 +1,1 @@
-"""What an administrator wants of the rules: policy, profiles, waivers, approvals."""
+"""What an administrator wants of the rules: policy, waivers, approvals."""

@@ -6,19 +6,11 @@ from collections.abc import Mapping
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-from hosttune.engine.decide.trial_terms import TrialTerms, span_s
-from hosttune.engine.policy.policy import (
-    AtBoot,
-    DataMount,
-    Declared,
-    Drains,
-    HostSection,
-    Policy,
-    Statement,
-    name_notes,
-)
+from hosttune.engine.policy.policy import AtBoot, Drains, HostSection, Policy, Statement, name_notes
 from hosttune.engine.policy.waiver import MOST, MOST_PATTERNS, Waiver
+from hosttune.engine.rules.declared import DataMount, Declared
 from hosttune.engine.rules.gone import EDITION_NOTE, GONE, without_gone
+from hosttune.engine.trial_terms import TrialTerms, span_s
 from hosttune.errors import BadInput, Fault, HosttuneError, Where
 from hosttune.facts.globs import fits_glob
 from hosttune.facts.host import host_name
@@ -39,7 +31,7 @@ def load_policy(reader: Reader, catalog: Catalog, path: str | None = None) -> Po
     Raises BadInput with every fault: unknown keys, rules and parameters with the nearest valid name, values out of
     range; and HosttuneError when root would read a file that someone else can write.
     """
-    from hosttune.engine.policy.trusted import read_trusted
+    from hosttune.engine.rules.trusted import read_trusted
 
     today = datetime.fromtimestamp(reader.now(), timezone.utc).date().isoformat()
     name, text = read_trusted(reader, path or PATH, is_local=path is not None, is_required=path is not None)
@@ -59,7 +51,7 @@ def build_policy(document: YamlFile, catalog: Catalog, today: str, host: Answer[
         raise BadInput(faults)
     data = for_host(document.data or {}, host, document.name)
     if len(data.get("data_mounts", ())) > 1:
-        from hosttune.engine.policy.mount_faults import doubled_faults
+        from hosttune.engine.rules.declared import doubled_faults
 
         faults = list(doubled_faults(document, _select_parts(document.data, host)))
         if faults:

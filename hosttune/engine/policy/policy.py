@@ -8,36 +8,17 @@ from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
 from hosttune.engine.policy.waiver import Waiver, waive
+from hosttune.engine.rules.declared import NOTHING, Declared
 from hosttune.engine.rules.gone import GONE, gone_note
-from hosttune.errors import Fault, HosttuneError, Where
+from hosttune.errors import HosttuneError, Where
 from hosttune.facts.globs import fits_glob
 from hosttune.frozen import frozen
 from hosttune.values import Disturbs, Finding, Risk
 
 if TYPE_CHECKING:
-    from hosttune.engine.decide.trial_terms import TrialTerms
     from hosttune.engine.rules.catalog import Catalog
-    from hosttune.engine.rules.rule import Param, Rule
-
-
-@frozen
-class DataMount:
-    """A disk that the site wants mounted, as `data_mounts` of the policy says it."""
-
-    source: str  # UUID=, LABEL=, PARTUUID=, PARTLABEL= or a path below /dev
-    target: str
-    fstype: str = ""  # empty: whatever is on it
-    options: tuple[str, ...] = ("noatime",)
-
-
-@frozen
-class Declared:
-    """What a policy says about the host itself; the expressions of rules see it as `policy`."""
-
-    data_mounts: tuple[DataMount, ...] = ()
-
-
-NOTHING = Declared()
+    from hosttune.engine.rules.rule import Rule
+    from hosttune.engine.trial_terms import TrialTerms
 
 
 @frozen
@@ -242,23 +223,3 @@ def suggest_nearest(name: str, names: Any) -> str:
 
     close = get_close_matches(name, list(names), n=1)
     return f"did you mean {close[0]}?" if close else ""
-
-
-def param_faults(where: Where, param: Param, value: Any) -> list[Fault]:
-    """What is wrong with a value that a policy gives a parameter."""
-    types: dict[str, tuple[type, ...]] = {
-        "int": (int,),
-        "float": (int, float),
-        "str": (str,),
-        "bool": (bool,),
-        "list": (list,),
-    }
-    if not isinstance(value, types[param.type]) or (isinstance(value, bool) and param.type != "bool"):
-        return [Fault(where, f"{value!r} is not of type {param.type}", param.help)]
-    if param.choices and value not in param.choices:
-        return [Fault(where, f"{value!r} is not one of {', '.join(map(str, param.choices))}", param.help)]
-    if param.minimum is not None and isinstance(value, int | float) and value < param.minimum:
-        return [Fault(where, f"{value} is below the minimum {param.minimum}", param.help)]
-    if param.maximum is not None and isinstance(value, int | float) and value > param.maximum:
-        return [Fault(where, f"{value} is above the maximum {param.maximum}", param.help)]
-    return []

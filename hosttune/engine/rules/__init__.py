@@ -1,1 +1,1 @@
-"""Rules as files and as values: YAML, its shape, the catalogue, lint."""
+"""Rules and profiles as files and as values: YAML, its shape, the catalogue, lint."""

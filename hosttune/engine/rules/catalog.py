@@ -7,8 +7,8 @@ from dataclasses import field, replace
 from functools import cache
 from typing import TYPE_CHECKING
 
-from hosttune.engine.policy.profile import Profile, build_profile, resolve_profiles
 from hosttune.engine.rules.compiled import builtin_documents
+from hosttune.engine.rules.profile import Profile, build_profile, resolve_profiles
 from hosttune.engine.rules.rule import build_rule
 from hosttune.errors import MOST_FAULTS, BadInput, Fault, HosttuneError, Where
 from hosttune.frozen import frozen
@@ -129,7 +129,7 @@ def load_catalog(reader: Reader, folder: str | None = None) -> Catalog:
     """
     files = [(f"{RULES_FOLDER}/{name}", False) for name in _list_rule_files(reader, RULES_FOLDER)]
     if folder is not None:
-        from hosttune.engine.policy.trusted import local_files
+        from hosttune.engine.rules.trusted import local_files
 
         files += [(path, True) for path in local_files(folder) if path.endswith(SUFFIXES)]
     catalog = builtin_catalog()
@@ -137,8 +137,8 @@ def load_catalog(reader: Reader, folder: str | None = None) -> Catalog:
 
 
 def _with_custom(catalog: Catalog, reader: Reader, files: list[tuple[str, bool]]) -> Catalog:
-    from hosttune.engine.policy.trusted import read_trusted
     from hosttune.engine.rules.lint import checked_rule
+    from hosttune.engine.rules.trusted import read_trusted
 
     faults: list[Fault] = []
     rules = dict(catalog.rules)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from hosttune.engine.expressions.expression import parse_expression, parse_text
 from hosttune.engine.expressions.hints import is_bare_word
-from hosttune.engine.policy.policy import Declared, param_faults
-from hosttune.engine.rules.rule import build_rule, choice_module
+from hosttune.engine.rules.declared import Declared
+from hosttune.engine.rules.rule import build_rule, choice_module, param_faults
 from hosttune.engine.rules.schema import check, suggest_nearest
 from hosttune.engine.rules.shapes import rule_shape
 from hosttune.engine.rules.yamlio import load_document

@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from hosttune.engine.expressions.expression import Expression, Text, compile_expression, compile_text
+from hosttune.errors import Fault
 from hosttune.frozen import frozen
 from hosttune.resources import wish_kinds
 from hosttune.resources.base import Operator
@@ -351,3 +352,23 @@ def param_of(name: str, spec: Mapping[str, Any]) -> Param:
         spec.get("help", ""),
         spec.get("selected"),
     )
+
+
+def param_faults(where: Where, param: Param, value: Any) -> list[Fault]:
+    """What is wrong with a value that a policy gives a parameter."""
+    types: dict[str, tuple[type, ...]] = {
+        "int": (int,),
+        "float": (int, float),
+        "str": (str,),
+        "bool": (bool,),
+        "list": (list,),
+    }
+    if not isinstance(value, types[param.type]) or (isinstance(value, bool) and param.type != "bool"):
+        return [Fault(where, f"{value!r} is not of type {param.type}", param.help)]
+    if param.choices and value not in param.choices:
+        return [Fault(where, f"{value!r} is not one of {', '.join(map(str, param.choices))}", param.help)]
+    if param.minimum is not None and isinstance(value, int | float) and value < param.minimum:
+        return [Fault(where, f"{value} is below the minimum {param.minimum}", param.help)]
+    if param.maximum is not None and isinstance(value, int | float) and value > param.maximum:
+        return [Fault(where, f"{value} is above the maximum {param.maximum}", param.help)]
+    return []

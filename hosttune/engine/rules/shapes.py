@@ -7,10 +7,8 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from hosttune.engine.decide.trial_terms import span_s
-from hosttune.engine.policy.policy import param_faults
 from hosttune.engine.rules.gone import GONE
-from hosttune.engine.rules.rule import Status
+from hosttune.engine.rules.rule import Status, param_faults
 from hosttune.engine.rules.schema import (
     AnyOf,
     Boolean,
@@ -30,6 +28,7 @@ from hosttune.engine.rules.schema import (
     of_type,
     suggest_nearest,
 )
+from hosttune.engine.trial_terms import span_s
 from hosttune.errors import MOST_FAULTS, Fault, HosttuneError
 from hosttune.resources import wish_kinds
 from hosttune.resources.base import NUMERIC
@@ -270,7 +269,7 @@ def _mount_faults(document: YamlFile, sections: list[tuple[str, dict[str, Any]]]
     """What is wrong with the disks to mount; a host takes the list of a section that fits beside that of all hosts."""
     if not any("data_mounts" in section for _, section in sections):
         return []
-    from hosttune.engine.policy.mount_faults import doubled_faults, option_faults
+    from hosttune.engine.rules.declared import doubled_faults, option_faults
 
     of_all: dict[tuple[str, str], Where] = {}
     doubled = [*doubled_faults(document, sections[:1], of_all)]

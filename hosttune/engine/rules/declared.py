@@ -1,4 +1,6 @@
-"""What is wrong with `data_mounts` of a policy, as far as the file tells it: no disk is looked for."""
+"""What a policy says about the host itself: its `data_mounts`, and what is wrong with them as far as the file shows it.
+No disk is looked for.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from hosttune.errors import Fault, Where
 from hosttune.facts.storage.fstab_lines import clean_path
+from hosttune.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, MutableMapping, Sequence
@@ -16,6 +19,26 @@ if TYPE_CHECKING:
 
 _ONE_OF_EACH = {"target": "leave one disk for each target", "source": "leave one target for each disk"}
 _NO_DISK = frozenset({"noauto", "bind", "rbind", "move", "remount"})
+
+
+@frozen
+class DataMount:
+    """A disk that the site wants mounted, as `data_mounts` of the policy says it."""
+
+    source: str  # UUID=, LABEL=, PARTUUID=, PARTLABEL= or a path below /dev
+    target: str
+    fstype: str = ""  # empty: whatever is on it
+    options: tuple[str, ...] = ("noatime",)
+
+
+@frozen
+class Declared:
+    """What a policy says about the host itself; the expressions of rules see it as `policy`."""
+
+    data_mounts: tuple[DataMount, ...] = ()
+
+
+NOTHING = Declared()
 
 
 def option_faults(document: YamlFile, section: Section) -> Iterator[Fault]:
