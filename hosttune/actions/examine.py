@@ -104,9 +104,9 @@ class Session:
         ledger: Mapping[Address, Applied] | None = None,
         held: Mapping[str, Reason] | None = None,
     ) -> tuple[Finding, ...]:
-        """The passes from rules to findings, in their order: evaluate every selected rule, merge the bounds of wishes for
-        one value, read what the wishes name, compare, merge the findings of one subject, find what earlier runs left,
-        hold back what may not be done now, drop changes and advice that are there twice, note what comes before a
+        """The passes from rules to findings, in their order: evaluate each selected rule, merge the bounds of wishes
+        for one value, read what the wishes name, compare, merge the findings of one subject, find what earlier runs
+        left, hold back what may not be done now, drop changes and advice that are there twice, note what comes before a
         reboot. `held`: the rules that failed where the plan was tried.
         """
         policy, catalog, journal = self.policy, self.catalog, self.journal
