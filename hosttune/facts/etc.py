@@ -31,8 +31,8 @@ _ROOTS = ("/etc/", "/usr/", "/run/", "/lib/")
 class ConfigFile(Fact):
     """One file. Of one that does not exist there are no lines."""
 
-    path: str
-    exists: bool
+    path: str  # the file
+    exists: bool  # whether the file is there
     lines: tuple[str, ...]  # that say something: not empty, no `#` comment, without the blanks around them
 
 

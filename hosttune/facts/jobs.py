@@ -47,9 +47,9 @@ class Rank(Fact):
     """One process that computes on a GPU, with the processes that it forked."""
 
     name: str  # python (4711)
-    pid: int
-    user: str
-    is_python: bool
+    pid: int  # the number of the process
+    user: str  # whose process it is: a name, or a number that no name belongs to
+    is_python: bool  # a Python interpreter
     is_contained: bool  # it runs in a container
     workers: int  # processes that it forked and that have its GPU open
     cpus: float  # that it may use: affinity, and the quota of its control groups; 0 where that is not known

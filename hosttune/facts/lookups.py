@@ -43,8 +43,8 @@ class Lookup(dict[str, T]):
 class Attribute(Fact):
     """One value of the kernel. Of one that does not exist everything but that is unknown."""
 
-    name: str
-    exists: bool
+    name: str  # the key or the path that was asked for
+    exists: bool  # whether the kernel has it
     text: str  # without the blanks and the line feed around it
 
     @property

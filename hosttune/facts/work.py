@@ -79,9 +79,9 @@ _PRIVILEGED = frozenset({"kmsg", "mem"})
 class GpuProcess(Fact):
     """A process that may compute on a GPU."""
 
-    pid: int
-    user: str
-    name: str
+    pid: int  # the number of the process
+    user: str  # whose process it is
+    name: str  # of its program
     command: str  # arguments, secrets masked
     swap_bytes: int = 0  # of its memory, how much is in swap
     gpus: tuple[str, ...] = ()  # its device nodes: /dev/nvidia0

@@ -167,4 +167,4 @@ def test_meaning_is_the_comment_beside_a_field_and_the_docstring_of_a_property()
     said = read_meanings(Memory)
     assert said["huge_pages_total"] == "pages of the default huge page size that are set aside"
     assert said["has_swap"] == "Whether there is a swap area, zram included."
-    assert "available_bytes" not in said
+    assert said["swap_free_bytes"] == "of all swap areas"

@@ -43,10 +43,10 @@ class InterpreterReport(Fact):
     name: str  # of whom it is: python (4711), or its path
     problem: str  # why it was not asked, or what stopped it; else empty
     python: str  # 3.12.3
-    has_torch: bool
+    has_torch: bool  # PyTorch can be imported in it
     torch: str  # 2.9.1+cu130
     cuda: str  # 13.0: that torch was built for
-    is_rocm: bool
+    is_rocm: bool  # its PyTorch is built for AMD GPUs
     is_available: bool  # torch.cuda.is_available()
     devices: int  # torch.cuda.device_count()
     architectures: tuple[str, ...]  # sm_90, compute_90 ...

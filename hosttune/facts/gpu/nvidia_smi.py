@@ -91,8 +91,8 @@ class NvidiaGpu(Fact):
     """A GPU that answers nvidia-smi."""
 
     slot: str  # as in sysfs: 0000:1b:00.0
-    name: str
-    driver_version: str
+    name: str  # the product
+    driver_version: str  # as nvidia-smi prints it
     persistence: bool  # the driver keeps it ready while no one uses it
 
 

@@ -54,6 +54,7 @@ class Acs(Fact):
 
     @property
     def redirecting(self) -> tuple[AcsPort, ...]:
+        """The ports that send traffic between devices through the root complex."""
         return tuple(port for port in self.ports if port.redirects)
 
     @property

@@ -52,7 +52,7 @@ _Line = tuple[str, "Placed | None"]  # key, its value; None for a key kept from 
 class BootSetting(Fact):
     """One key at the next boot. A value in the other spelling of the key reads `vm.dirty_ratio=40`."""
 
-    name: str
+    name: str  # the key, with dots
     settings: tuple[Placed, ...]  # all that set it, in their order, so that the last one counts
     unread: tuple[Placed, ...] = ()  # what /etc/sysctl.conf says where nothing reads it at boot
 

@@ -73,7 +73,7 @@ class Setter(Fact):
 class FileAtBoot(Fact):
     """One file below /sys at the next boot."""
 
-    path: str
+    path: str  # the file below /sys
     settings: tuple[Setter, ...]  # all that set it, in the order in which they act
 
 

@@ -49,6 +49,7 @@ class ServiceLimits(Fact):
 
     @property
     def memlock_text(self) -> str:
+        """How much memory it may lock, for people."""
         return "unlimited" if self.memlock >= UNLIMITED else f"{self.memlock // 1024} KiB"
 
     @property

@@ -44,7 +44,7 @@ class ShmFile(Fact):
 class SmallShm(Fact):
     """The /dev/shm that a GPU process in a container sees."""
 
-    pid: int
+    pid: int  # a process of that container
     process: str  # its name: python3
     size_bytes: int  # of its /dev/shm
 

@@ -40,7 +40,7 @@ _DISKS = LOCAL_TYPES | {"zfs", "overlay", "tmpfs", "rootfs", "reiserfs", "vfat",
 class Hidden(Fact):
     """A file or folder that could not be looked at."""
 
-    path: str
+    path: str  # the file that could not be followed
     reason: str  # a sentence that names it
 
 

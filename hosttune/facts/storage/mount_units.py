@@ -61,7 +61,7 @@ class MountUnit(Fact):
 
     name: str  # data.mount
     entry: FstabEntry  # what a line of fstab would say; `file` and `line` are where What= is
-    is_masked: bool = False
+    is_masked: bool = False  # a link to /dev/null: systemd never mounts it
     refusal: str = ""  # why systemd does not load it, as the end of a sentence
     meant_name: str = ""  # the name that systemd takes for what a refused file says; empty if its name is not the cause
     is_started: bool = False  # by a boot

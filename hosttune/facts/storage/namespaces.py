@@ -31,7 +31,7 @@ class OtherMount(Fact):
     holder: str  # the service or container by its control group (nginx.service), else the name of the process
     device: str  # major:minor
     root: str  # which folder of the file system
-    target: str
+    target: str  # where it is mounted there
     atime: str  # noatime | relatime | strictatime
 
 
