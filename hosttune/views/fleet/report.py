@@ -88,7 +88,7 @@ def fleet_outline(
     ]
     why = _why_not_fine(fleet)
     if why and fleet.worst and page.is_terse:
-        there = f"on {clean(fleet.worst[0].host)}, the worst: says what is wrong there, and what to do"
+        there = "on the worst host: says what is wrong, and what to do"
         blocks.append(Steps("Next", (("sudo hosttune check", there),)))
     return Document(hosts_word(fleet.hosts), "", tuple(head), tuple(blocks), status=status_text(why))
 
