@@ -178,7 +178,7 @@ Only: TypeAlias = Annotated[
 
 @frozen
 class SomeRules(RuleOptions):
-    """The same, at some rules alone."""
+    """The same, of only some rules."""
 
     only: Only = None
 
@@ -205,7 +205,7 @@ class HostOptions(RuleOptions):
 
 @frozen
 class LookOnly(HostOptions):
-    """The same, at some rules alone."""
+    """The same, of only some rules."""
 
     only: Only = None
 

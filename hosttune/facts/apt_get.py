@@ -67,7 +67,7 @@ class Transaction(Fact):
     error: str = ""  # what apt says where it refuses; empty otherwise
     downgraded: tuple[str, ...] = ()  # names of packages that get an older version
     automatic: frozenset[str] = frozenset()  # of those that would be replaced or removed: came along, as apt-mark(8)
-    old: Mapping[str, str] = field(default_factory=dict)  # name -> the version that is installed now
+    old: Mapping[str, str] = field(default_factory=dict)  # by name: where the version that is installed can be had
     unmet: tuple[str, ...] = ()  # of an error: the packages that others depend on and that would not come
 
     @property

@@ -94,7 +94,7 @@ PANELS = (
         "table", 12, "hosttune_health_point{$}",
     ),
     Panel(
-        "Runs on trial", "What nobody has confirmed yet, or what did not come back: `hosttune status`.",
+        "Runs on trial", "What no one has confirmed yet, or what could not be rolled back: `hosttune status`.",
         "table", 24, "hosttune_trial{$}",
     ),
     Panel(

@@ -45,7 +45,7 @@ class Candidate(Fact):
     """One driver package that Ubuntu offers."""
 
     name: str  # nvidia-driver-580-server-open
-    branch: int  # 580, 570 ...; 0 where its name has none
+    branch: int  # 580, 570 ...
     is_server: bool  # of the server series (-server)
     is_open: bool  # with the open kernel modules
     is_third_party: bool  # from an archive whose origin is not Ubuntu

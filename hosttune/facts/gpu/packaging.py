@@ -42,7 +42,7 @@ class BranchPackage(Fact):
     name: str  # nvidia-driver-580-server-open
     branch: int  # 580, 570 ...
     flavour: str  # open, server, server-open, or empty
-    version: str  # as dpkg knows it
+    version: str  # that apt would install
     component: str  # of Ubuntu's archive: main, restricted, universe, multiverse
     support: str  # LTSB, PB, NFB or Legacy; empty where it is not told
     leads_to: str  # of an empty step: the package that it depends on

@@ -55,7 +55,7 @@ class Arguments(Fact):
 class KernelEntry(Fact):
     """One line of grub.cfg that starts a kernel of this system, not for recovery."""
 
-    number: int  # its place in the menu, from 0
+    number: int  # of its line in grub.cfg, from 1
     arguments: tuple[str, ...]  # of its kernel, in order
 
 

@@ -106,7 +106,7 @@ class MountError(Fact):
     """Why the kernel did not mount something, in its own words."""
 
     name: str  # of the device, as in /sys/block: sda1; of an option that no type knows, the type
-    words: str  # the line of the kernel log, without what varies
+    words: str  # as the log has them
 
 
 @frozen

@@ -34,7 +34,7 @@ class Tmp(Fact):
 
     is_symlink: bool  # /tmp is a symbolic link
     home: str  # fstab | fstab-other | dropin | etc-unit | unit-other (no tmpfs) | masked | usr-unit | none
-    home_evidence: str  # what shows that /tmp holds somebody's home; empty where nothing does
+    home_evidence: str  # the same as a sentence, with the file: /etc/fstab line 3: tmpfs /tmp ...
     decision: (
         str  # what an administrator decided about /tmp, with its file, as a sentence; empty where there is nothing
     )
