@@ -20,6 +20,7 @@ from hosttune.views.fleet.words import (
     fold_names,
     format_count,
     hosts_word,
+    list_lost,
     list_notes,
     list_worst,
     make_headline,
@@ -97,9 +98,7 @@ def _why_not_fine(fleet: Fleet) -> str:
     """Why the report ends with 1; empty where every host is ok."""
     bad = sum(one.hosts.count for one in fleet.states if one.value != "ok")
     parts = [f"{hosts_word(bad)} {'is' if bad == 1 else 'are'} not ok"] if bad else []
-    parts += [f"{hosts_word(fleet.missing_count)} gave no answer"] if fleet.missing_count else []
-    parts += [f"{say_count(fleet.unread_count, 'file')} could not be read"] if fleet.unread_count else []
-    return ", ".join(parts)
+    return ", ".join((*parts, *list_lost(fleet)))
 
 
 def _make_section(

@@ -35,9 +35,14 @@ def make_headline(fleet: Fleet) -> str:
     """How the fleet is, in one sentence or two."""
     parts = [f"{format_count(one.hosts.count)} {_name_state(one.value)}" for one in fleet.states]
     text = f"{hosts_word(fleet.hosts)}: {', '.join(parts)}." if parts else "No host could be looked at."
-    lost = [f"{hosts_word(fleet.missing_count)} gave no answer"] if fleet.missing_count else []
-    lost += [f"{say_count(fleet.unread_count, 'file')} could not be read"] if fleet.unread_count else []
+    lost = list_lost(fleet)
     return f"{text} {join_words(lost).capitalize()}." if lost else text
+
+
+def list_lost(fleet: Fleet) -> list[str]:
+    """What the report does not know, a clause each: hosts without an answer, files that could not be read."""
+    lost = [f"{hosts_word(fleet.missing_count)} gave no answer"] if fleet.missing_count else []
+    return lost + ([f"{say_count(fleet.unread_count, 'file')} could not be read"] if fleet.unread_count else [])
 
 
 def _name_state(state: str) -> str:
