@@ -8,8 +8,7 @@ from hosttune.actions.record import take_record
 from hosttune.facts import Facts, globs
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.storage.ageing import SPOOL
-from hosttune.facts.storage.ageing_record import bare_lines, told_lines
-from hosttune.facts.storage.ageing_rows import LONGEST
+from hosttune.facts.storage.ageing_text import keep_told
 from hosttune.host.paths import PATH_MAX
 from hosttune.host.record import RecordReader
 from hosttune.values import FileValue
@@ -76,7 +75,7 @@ def test_what_a_user_wrote_grows_to_no_more_than_a_bound(name):
     assert sum(map(len, texts_of(found))) < 1 << 20
     assert peak < 64 << 20
     for content in (one if isinstance(one, str) else one.content.decode() for one in ATTACKS[name].values()):
-        for kept in (told_lines(content), bare_lines(content)):
+        for kept in (keep_told(content),):
             assert len(kept) < 2 * (1 << 20) + len(content)
 
 
@@ -115,11 +114,3 @@ def test_pattern_with_a_range_that_has_no_end_is_unknown_at_most(monkeypatch):
     monkeypatch.setattr(globs, "translate", lambda _: "[")  # as Python before 3.10.5 has it: no regular expression
     with pytest.raises(UnknownFact):
         globs.fits_glob("b", "[c-a]")
-
-
-def test_line_of_a_user_is_no_longer_than_is_looked_through():
-    """What the attacks above count on: a longer line would not be followed at all."""
-    for files in ATTACKS.values():
-        for content in files.values():
-            if isinstance(content, str) and "%h" not in content and "EnvironmentFile" not in content:
-                assert max(map(len, content.split("\n"))) <= LONGEST
