@@ -47,6 +47,8 @@ ATTACKS = {
     "a long period": {EVE: "@daily tmpreaper " + "1" * 8000 + "d" + " /a" * 2500 + "\n"},
     "a long file of variables": {UNIT: "[Service]\nEnvironmentFile=" + "/a" * 30_000 + "\nExecStart=/x\n"},
     "the home of a unit": {UNIT: "[Service]\nExecStart=" + "%h" * 30_000 + "\n"},
+    "a folder of very many names": {EVE: "@daily run-parts /home/eve/d\n"}
+    | {f"/home/eve/d/{number:060}": "" for number in range(12_000)},
     "names in a long folder": as_job(f". {FAR}/*\n") | {f"{FAR}/{number}": "" for number in range(40)},
 }
 

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import posixpath
 import re
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from hosttune.facts.base import Fact, UnknownFact
 from hosttune.facts.globs import fits_glob
-from hosttune.facts.reading import drop_ins, names_in, read_text, require_sure
+from hosttune.facts.reading import drop_ins, names_in, require_sure
 from hosttune.facts.slurm_conf import SLURM_CONF, slurm_rows
 from hosttune.facts.storage.ageing_text import (
     HOME,
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     from hosttune.host.door import Reader
     from hosttune.values import Answer
 
-P = ParamSpec("P")
 T = TypeVar("T")
 _TMPFILES = ("/etc/tmpfiles.d", "/run/tmpfiles.d", "/usr/local/lib/tmpfiles.d", "/usr/lib/tmpfiles.d")
 _CRON = (
@@ -109,6 +108,7 @@ class _AgeingSearch:
         self.hidden: dict[str, str] = {}  # the first reason of each path
         self._seen: set[str] = set()
         self._spent: dict[str, int] = {}  # of each user; empty: the system's own
+        self._of_users = 0
         self._listed: dict[str, tuple[str, ...]] = {}
         self._real: dict[str, str] = {}
 
@@ -117,7 +117,7 @@ class _AgeingSearch:
     def read_settings(self) -> None:
         # Before /usr was merged, /lib was a folder of its own; now it is a link.
         split = () if isinstance(self.reader.link("/lib"), str) else ("/lib/tmpfiles.d",)
-        files = self._ask(_TMPFILES[0], drop_ins, self.reader, (*_TMPFILES, *split))
+        files = self._ask(_TMPFILES[0], lambda _: drop_ins(self.reader, (*_TMPFILES, *split)))
         self._add(select((path, parse_tmpfiles(self._content(path))) for path in (() if files is ABSENT else files)))
         # Debian's tmpreaper cleans daily as its file says, while its cron script is there.
         if isinstance(self.reader.stat("/etc/cron.daily/tmpreaper"), Stat):
@@ -239,6 +239,8 @@ class _AgeingSearch:
             if not target and how == "read":
                 self._hide(path, f"line {number} of {path} reads in a file whose name is not known")
             for one in self._find_started(target, how, source, user):
+                if one != target and not self._may_read(user, _PER_FILE + len(one), path):
+                    return
                 self._search(one, self._script(one, source, user), "script", user, follows)
 
     def _add(self, rules: Iterable[AgeRule]) -> None:
@@ -266,7 +268,7 @@ class _AgeingSearch:
         folder, _, pattern = path.rpartition("/")
         if not _WILD.search(pattern):
             return [path]
-        names = self._names(folder, user)
+        names = self._names(folder or "/", user)
         if len(names) > _MOST_NAMES:
             self._hide(folder, f"{folder} ({source}) holds more than {_MOST_NAMES} files, which are not read")
             return []
@@ -281,10 +283,10 @@ class _AgeingSearch:
     def _hide(self, path: str, reason: str) -> None:
         self.hidden.setdefault(path, reason)
 
-    def _ask(self, path: str, look: Callable[P, Answer[T]], *arguments: P.args, **named: P.kwargs) -> T | Absent:
+    def _ask(self, path: str, look: Callable[[str], Answer[T]]) -> T | Absent:
         """What is found at a path; a refusal is kept."""
         try:
-            return require_sure(look(*arguments, **named))
+            return require_sure(look(path))
         except UnknownFact as unknown:
             self._hide(path, unknown.reason)
             return ABSENT
@@ -304,21 +306,21 @@ class _AgeingSearch:
     def _content(self, path: str) -> str:
         if self._is_not_of_image(path) or self._is_remote(path):
             return ""
-        content = self._ask(path, read_text, self.reader, path)
-        return "" if content is ABSENT else content
+        content = self._ask(path, self.reader.read)
+        return content.decode("utf-8", "replace") if isinstance(content, bytes) else ""
 
     def _names(self, folder: str, user: str = "") -> tuple[str, ...]:
         """What is in a folder. It counts each time, because links give one folder any number of paths."""
         cost = 0
         if folder not in self._listed:
-            names = self._ask(folder, self.reader.list, folder) if self._may_list(folder, user) else ()
+            names = self._ask(folder, self.reader.list) if self._may_list(folder, user) else ()
             # It may hold more names than are listed, which took its time.
             cost = OF_ONE_USER // 8 if names is ABSENT and folder in self.hidden else 0
             self._listed[folder] = () if names is ABSENT else names
         names = self._listed[folder]
         if self._may_read(user, cost + sum(map(len, names)) + len(names), folder):
             return names
-        self._spent[user] = OF_SYSTEM
+        self._spent[user] = OF_ONE_USER if user else OF_SYSTEM  # it was listed
         return ()
 
     def _may_list(self, folder: str, user: str) -> bool:
@@ -330,14 +332,12 @@ class _AgeingSearch:
 
     def _may_read(self, user: str, cost: int, path: str) -> bool:
         """Whether so much more is read of a user's jobs, or of the system's own; else the file is hidden."""
-        spent = self._spent.get(user, 0)
-        own, others = (OF_ONE_USER, sum(self._spent.values()) - self._spent.get("", 0)) if user else (OF_SYSTEM, 0)
-        if spent + cost <= own and others + cost <= max(own, OF_ALL_USERS):
-            self._spent[user] = spent + cost
+        left = (OF_ONE_USER if user else OF_SYSTEM) - self._spent.get(user, 0)
+        whose = f"the jobs of {user}" if user and cost > left else "all jobs"
+        if cost <= left and (not user or self._of_users + cost <= OF_ALL_USERS):
+            self._spent[user] = self._spent.get(user, 0) + cost
+            self._of_users += cost if user else 0
             return True
-        whose = (
-            ("the system's jobs" if not user else f"the jobs of {user}") if spent + cost > own else "all users' jobs"
-        )
         self._hide(path, f"{path} is more than is read of {whose}, and is not read")
         return False
 
@@ -350,7 +350,7 @@ class _AgeingSearch:
             return ""
         real = self.reader.resolve(path)
         place = real if isinstance(real, str) else path
-        stat = self._ask(path, self.reader.stat, path) if place == path or may_be_script(place) else ABSENT
+        stat = self._ask(path, self.reader.stat) if place == path or may_be_script(place) else ABSENT
         if stat is ABSENT or stat.type != "file":
             return ""
         mount, is_large, reason = mount_of(self.ways.mounts, place), stat.size > LARGEST, ""

@@ -35,8 +35,8 @@ _ASKS = regex(
     r"\bsystemd-tmpfiles(?=\s[^|;&\n]{0,1000}?--clean)(?:\s{1,9}-\S{1,200}){0,9}\s{1,9}[^-\s|;&<>\d]"
 )
 _TEST = regex(r"-[anu]\w+ [-+]?\w+")
-_CLEANER = regex(r"(?:.*/)?(?:tmpreaper|tmpwatch|stmpclean)", re.DOTALL)
-_FIND = regex(r"(?:.*[(`{/])?(?:find|bfs)", re.DOTALL)
+_FIND = regex(r"(?:.*[({/])?(?:find|bfs)", re.DOTALL)
+_PROGRAM = regex(r"(?:.*[({/])?(?:find|bfs|tmpreaper|tmpwatch|stmpclean)", re.DOTALL)
 _PERIOD = regex(r"\d+[smhdw]?$|\$")
 _OPTION = regex(r"-[HLPEXdsx]+|-O\d?|-D")
 # Of other programs and languages.
@@ -53,8 +53,8 @@ _MENTION = regex(
 )
 # What sees other places under the names of its files: a container, another root, another host.
 _ELSEWHERE = regex(
-    r"(?<![\w./-])(?:/\S{0,60}bin/)?(?:chroot|nsenter|unshare|bwrap|docker|podman|nerdctl|ctr|crictl|kubectl|apptainer|singularity|enroot|lxc|incus|"
-    r"systemd-nspawn|machinectl|proot|srun|ssh|pdsh)\s"
+    r"(?<![\w./-])(?:/\S{0,60}bin/)?(?:chroot|nsenter|unshare|bwrap|docker|podman|nerdctl|ctr|crictl|kubectl|"
+    r"apptainer|singularity|enroot|lxc|incus|systemd-nspawn|machinectl|proot|srun|ssh|pdsh)\s"
 )
 _MOST_PLACES = 16  # of one command; more are everywhere
 _LONGEST_AGE = 80  # characters that are kept
@@ -70,8 +70,8 @@ _FIELDS = {
 _KEY = regex(r"\s*(Exec\w+|Environment|EnvironmentFile)\s*=[\s@:+!|-]*")
 # What starts the program that follows among its words.
 _RUNNERS = (
-    r"(?:/\S+/)?(?:sudo|doas|su|runuser|setpriv|nice|ionice|chrt|taskset|timeout|flock|env|nohup|setsid|exec|command|time|"
-    r"chronic|cronic|run-one|run-parts|systemd-run|systemd-cat|parallel|xargs|if|while|then|do|else|elif|until|"
+    r"(?:/\S+/)?(?:sudo|doas|su|runuser|setpriv|nice|ionice|chrt|taskset|timeout|flock|env|nohup|setsid|exec|command|"
+    r"time|chronic|cronic|run-one|run-parts|systemd-run|systemd-cat|parallel|xargs|if|while|then|do|else|elif|until|"
     r"(?:ba|da|z|k)?sh|python[\d.]*|perl|ruby|-exec(?:dir)?|-ok(?:dir)?)(?!\S)"
 )
 _RUNNER = regex(rf"(?<!\S){_RUNNERS}")
@@ -95,7 +95,8 @@ OWN_FOLDER, HOME = "\1", "\2"
 _ROOTS = ("/", OWN_FOLDER, HOME)
 _OPERATOR = regex(r"[;|&()\n]")
 _OWN = regex(
-    r"\$\((?:(?:/usr)?/bin/)?dirname\s+(?:--\s+)?\"?(?:\$0|\$\{?BASH_SOURCE(?:\[0\])?\}?)\"?\)|\$\{(?:0|BASH_SOURCE(?:\[0\])?)%/\*\}"
+    r"\$\((?:(?:/usr)?/bin/)?dirname\s+(?:--\s+)?\"?(?:\$0|\$\{?BASH_SOURCE(?:\[0\])?\}?)\"?\)|"
+    r"\$\{(?:0|BASH_SOURCE(?:\[0\])?)%/\*\}"
 )
 _OF_HOME = regex(r"(?:(?<=[\s;|&(=\"'])|^)(?:\$HOME|\$\{HOME\}|~|%h)(?=/)")
 _MOST_NAMED = 1 << 20  # characters of all names of one file: a folder is joined with each script that is started in it
@@ -180,44 +181,30 @@ def rules_in(content: str, name: str, kind: str = "script") -> Iterator[AgeRule]
         asked = len(_ASKS.findall(text))
         for part in _END.split(text) if asked and not _ELSEWHERE.search(text) else ():
             if asks := _ASKS.findall(part):
-                words = part.split()
-                places = _find_places(words)
+                age, places = _find_places(part.split(), " ".join(asks[0].split()))
                 asked -= len(asks) if places else 0
-                tests = [" ".join(ask.split()) for ask in asks]
-                age = next((test for test in tests if _TEST.fullmatch(test)), "") or _find_period(words)
                 yield from (AgeRule(place, age[:_LONGEST_AGE], source, uses_atime=True) for place in places)
         if asked or mentions:
             yield AgeRule("/", "", source, uses_atime=True)
 
 
-def _find_places(words: list[str]) -> list[str]:
-    """The folders that a find or a cleaner names; what is too long for a name names nothing."""
-    finds = [index for index, word in enumerate(words) if _FIND.fullmatch(word)]
-    if len(finds) > 1 or "-files0-from" in words:
-        return []
-    if finds:
-        rest = words[finds[0] + 1 :]
+def _find_places(words: list[str], ask: str) -> tuple[str, list[str]]:
+    """(age, folders) that a find or a cleaner names; what is too long for a name names nothing."""
+    programs = [index for index, word in enumerate(words) if _PROGRAM.fullmatch(word)]
+    rest = words[programs[0] + 1 :] if len(programs) == 1 and "-files0-from" not in words else []
+    if not rest:
+        return "", ["/"] * len(programs)
+    if _FIND.fullmatch(words[programs[0]]):
         while rest and _OPTION.fullmatch(rest[0]):
             del rest[: 2 if rest[0] == "-D" else 1]
         end = next((index for index, word in enumerate(rest) if word.startswith(("-", "(", "!"))), len(rest))
-        paths = rest[:end] or ["."]
-    elif age := _age_at(words):
-        paths = [normalize_path(word) for word in words[age + 1 :] if not re.match(r"-|\d*[<>]|#", word)]
-    else:
-        return []
+        age, paths = ask if _TEST.fullmatch(ask) else "", rest[:end] or ["."]
+    else:  # tmpreaper [options] AGE FOLDER...
+        at = next((index for index, word in enumerate(rest) if _PERIOD.match(word)), len(rest) - 1)
+        age = f"{rest[at]}h" if rest[at].isdigit() else rest[at]  # a bare number counts hours
+        paths = [normalize_path(word) for word in rest[at + 1 :] if not re.match(r"-|\d*[<>]|#", word)] or ["/"]
     places = [tree for tree in map(tree_of, paths) if len(tree) < PATH_MAX]
-    return places if len(places) <= _MOST_PLACES else ["/"]
-
-
-def _age_at(words: list[str]) -> int:
-    """Where `tmpreaper [options] AGE FOLDER...` has its age; 0 where it has none."""
-    start = next((index for index, word in enumerate(words) if _CLEANER.fullmatch(word)), len(words))
-    return next((index for index in range(start + 1, len(words)) if _PERIOD.match(words[index])), 0)
-
-
-def _find_period(words: list[str]) -> str:
-    age = words[at] if (at := _age_at(words)) else ""
-    return f"{age}h" if age.isdigit() else age  # a bare number counts hours
+    return age, places if len(places) <= _MOST_PLACES else ["/"]
 
 
 def files_in(content: str, kind: str = "script") -> Iterator[tuple[int, str, str]]:
@@ -288,8 +275,8 @@ def keep_told(content: str, kind: str = "script") -> str:
         told[int(rule.source[1:]) - 1][_command_of(rule)] = None
     for number, how, path in files_in(content, kind):
         name = path.replace(OWN_FOLDER, "$(dirname $0)").replace(HOME, "%h" if kind == "unit" else "$HOME")
-        name = name if _KEPT.fullmatch(name) else "$" if how == "read" else ""
-        told[number - 1][f"{_LEADS[how]}{name}" if name else ""] = None
+        unknown = ". $" if how == "read" or " " in name else ""
+        told[number - 1][f"{_LEADS[how]}{name}" if _KEPT.fullmatch(name) else unknown] = None
     lines = [_join_told(row, list(filter(None, words)), kind) for row, words in zip(rows, told, strict=True)]
     if interpreter := _INTERPRETER.match(content):
         lines[0] = interpreter[0]
