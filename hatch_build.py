@@ -37,7 +37,7 @@ def compiled_catalog(root: Path) -> str:
     """Compile the rules and profiles of the tree at `root` with that tree's own loader, whatever else is installed."""
     sys.path.insert(0, str(root))
     try:
-        compiled = importlib.import_module("hosttune.engine.compiled")
+        compiled = importlib.import_module("hosttune.engine.rules.compiled")
     finally:
         sys.path.remove(str(root))
     return str(compiled.compile_catalog(root))

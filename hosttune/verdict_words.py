@@ -1,5 +1,5 @@
 """The words of a verdict for people: one table for text, Markdown, HTML and documents. Its keys are the words of
-values.py and engine/health.py, which JSON, metrics and policies keep.
+values.py and engine/decide/health.py, which JSON, metrics and policies keep.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Mutation run: which changes of a decision does no test notice? By hand or nightly, never in CI; it takes a while.
 
 `python -m tests.mutation --sample 500 --seed 7` draws mutants of all that decides and acts, `python -m tests.mutation
-hosttune/engine/plan.py` tries all of a module. They are mutmut's (https://mutmut.readthedocs.io, extra `mutation`), one
+hosttune/engine/decide/plan.py` tries all of a module. They are mutmut's (https://mutmut.readthedocs.io, extra `mutation`), one
 change each, in a copy of the project. `tests/mutation_tries.py` collects the tests there once and forks for each mutant.
 """
 
@@ -158,7 +158,7 @@ def own(node: ast.AST) -> Iterator[tuple[str, object]]:
 def main() -> int:
     """Exit status: 0 no mutant survived, 1 some did, 2 they could not be tried."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__.splitlines()[0])
-    parser.add_argument("module", nargs="*", help="all mutants of these, such as hosttune/engine/plan.py")
+    parser.add_argument("module", nargs="*", help="all mutants of these, such as hosttune/engine/decide/plan.py")
     parser.add_argument("--sample", type=int, default=0, help="and so many of all other modules")
     parser.add_argument("--seed", type=int, default=0, help="of the draw (0)")
     parser.add_argument(

@@ -7,18 +7,18 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from hosttune import __version__
-from hosttune.actions.before_boot import keep_standing
 from hosttune.actions.examine import faults_of
-from hosttune.actions.journal import JournalWriter, boot_id, is_at, way_out
-from hosttune.actions.journal_lines import NOT_MADE, Run, StepId
-from hosttune.actions.receipts import keep_receipt
+from hosttune.actions.gate.before_boot import keep_standing
+from hosttune.actions.journal.journal import JournalWriter, boot_id, is_at, way_out
+from hosttune.actions.journal.lines import NOT_MADE, Run, StepId
+from hosttune.actions.journal.receipts import keep_receipt
 from hosttune.actions.triggers import comes_after, in_order, must_wait, run_trigger
-from hosttune.engine.plan import after_run, list_unannounced, standing_faults, waits_for_reboot
-from hosttune.engine.reboot import boots_of
+from hosttune.engine.decide.plan import after_run, list_unannounced, standing_faults, waits_for_reboot
+from hosttune.engine.decide.reboot import boots_of
 from hosttune.errors import Conflict, HosttuneError, Refused
 from hosttune.facts import Facts
-from hosttune.host import stopping
-from hosttune.host.cleaned import clean
+from hosttune.host.masking.cleaned import clean
+from hosttune.host.writing import stopping
 from hosttune.resources import by_kind, describe_place, kind_of, locate_address
 from hosttune.values import Activation, Outcome, Phase, Plan, Receipt, Unreadable
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from hosttune.actions.examine import Session
-    from hosttune.actions.journal import Journal
+    from hosttune.actions.journal.journal import Journal
     from hosttune.host.door import Reader, Writer
     from hosttune.values import Change, Finding, Trigger
 

@@ -8,24 +8,24 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from hosttune import __version__
-from hosttune.actions.journal import Journal, read_journal
-from hosttune.engine.compare import compare
-from hosttune.engine.evaluate import Evaluation, evaluate, merge_bounds
-from hosttune.engine.expression_values import MAX_HOST, MAX_RULE, Budget
-from hosttune.engine.leftovers import find_orphans, point_out, rules_left
-from hosttune.engine.plan import (
+from hosttune.actions.journal.journal import Journal, read_journal
+from hosttune.engine.decide.compare import compare
+from hosttune.engine.decide.evaluate import Evaluation, evaluate, merge_bounds
+from hosttune.engine.decide.leftovers import add_undo_step, find_orphans, rules_left
+from hosttune.engine.decide.plan import (
+    add_reboot_notes,
     digest,
+    drop_double_changes,
     drop_repeated,
     explain_clash,
     hold_back,
     leads_to_boot,
-    make_once,
     merge_findings,
-    put_reboots_last,
     stage,
     standing_faults,
 )
-from hosttune.engine.rule import choice_module
+from hosttune.engine.expressions.evaluation import MAX_HOST, MAX_RULE, Budget
+from hosttune.engine.rules.rule import choice_module
 from hosttune.errors import HosttuneError
 from hosttune.facts import SUBJECTS, Facts, RequestedNames
 from hosttune.facts.base import UnknownFact, complete
@@ -38,10 +38,10 @@ from hosttune.values import Finding, Plan, Verdict
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from hosttune.engine.catalog import Catalog
-    from hosttune.engine.plan import Reason
-    from hosttune.engine.policy import Policy
-    from hosttune.engine.rule import Rule
+    from hosttune.engine.decide.plan import Reason
+    from hosttune.engine.policy.policy import Policy
+    from hosttune.engine.rules.catalog import Catalog
+    from hosttune.engine.rules.rule import Rule
     from hosttune.host.door import Reader
     from hosttune.resources.base import Wish
     from hosttune.values import Address, Outcome, Stage, State, Value
@@ -70,9 +70,9 @@ class Session:
 
     def plan(self, *, prove: bool = True) -> Plan:
         """The plan for this host; `prove` runs it on an overlay first, which also finds the later stages."""
-        from hosttune.actions.interrupted import describe_interrupted
+        from hosttune.actions.journal.interrupted import describe_interrupted
+        from hosttune.actions.journal.unended import find_unended
         from hosttune.actions.proof import changes_in, prove_changes
-        from hosttune.actions.unended import find_unended
 
         started = time.perf_counter()
         findings = self.look(self.facts)
@@ -85,7 +85,7 @@ class Session:
         findings = (*findings, *find_unended(self.journal, self.reader, self.catalog, self.selected))
         findings = (*findings, *boot_losses(self, self.reader))
         if leads_to_boot(findings, changes_in(findings)) and (guards := reboot_guards(self, self.reader)):
-            findings = put_reboots_last((*findings, *guards))
+            findings = add_reboot_notes((*findings, *guards))
         return Plan(
             digest=digest(change for one in stages for change in one.changes),
             tool_version=__version__,
@@ -104,8 +104,10 @@ class Session:
         ledger: Mapping[Address, Applied] | None = None,
         held: Mapping[str, Reason] | None = None,
     ) -> tuple[Finding, ...]:
-        """Evaluate every selected rule, read what the wishes name, compare, hold back. `held`: the rules
-        that failed where the plan was tried.
+        """The passes from rules to findings, in their order: evaluate each selected rule, merge the bounds of wishes
+        for one value, read what the wishes name, compare, merge the findings of one subject, find what earlier runs
+        left, hold back what may not be done now, drop changes and advice that are there twice, note what comes before a
+        reboot. `held`: the rules that failed where the plan was tried.
         """
         policy, catalog, journal = self.policy, self.catalog, self.journal
         if ledger is None:
@@ -127,8 +129,8 @@ class Session:
         left = rules_left(orphans, ledger, catalog)
         refused = {rule: explain_clash(rule, *one) for rule, one in clashes.items()} | dict(held or {})
         back = {address: (one.value, one.told) for address, one in journal.came_back().items()}
-        told = (point_out(hold_back(one, policy, facts, ledger, refused, back), left) for one in merged)
-        return put_reboots_last((*drop_repeated(make_once(told), policy), *orphans))
+        told = (add_undo_step(hold_back(one, policy, facts, ledger, refused, back), left) for one in merged)
+        return add_reboot_notes((*drop_repeated(drop_double_changes(told), policy), *orphans))
 
 
 def faults_of(session: Session, reader: Reader) -> tuple[Finding, ...]:
@@ -273,8 +275,8 @@ def open_session(
     """Open a session as the command line asks for it; `reader` is the door where the caller holds it open already,
     `rules` a folder of more rules.
     """
-    from hosttune.engine.catalog import load_catalog
-    from hosttune.engine.policy_file import load_policy
+    from hosttune.engine.policy.file import load_policy
+    from hosttune.engine.rules.catalog import load_catalog
     from hosttune.host import open_reader
 
     started = time.perf_counter()
@@ -300,9 +302,9 @@ def open_way_back(reader: Reader, tell: Callable[[str], None], **options: Any) -
     """A session that tells at least what runs have done, also where rules or the policy cannot be read: a word too many
     there must not keep anybody from going back. `tell` hears what cannot be read.
     """
-    from hosttune.actions.journal import read_journal
-    from hosttune.engine.catalog import Catalog
-    from hosttune.engine.policy import Policy
+    from hosttune.actions.journal.journal import read_journal
+    from hosttune.engine.policy.policy import Policy
+    from hosttune.engine.rules.catalog import Catalog
     from hosttune.errors import HosttuneError
 
     try:

@@ -9,10 +9,10 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from hosttune.actions.examine import examine
-from hosttune.engine.catalog import load_catalog
-from hosttune.engine.fleet import FleetAggregator
-from hosttune.engine.fleet_choice import LookCollector
-from hosttune.engine.fleet_reading import (
+from hosttune.engine.decide.plan_class import digest_content, in_common
+from hosttune.engine.fleet.choice import LookCollector
+from hosttune.engine.fleet.fold import FleetAggregator
+from hosttune.engine.fleet.reading import (
     MISSING,
     RECORD,
     changes_in,
@@ -21,18 +21,18 @@ from hosttune.engine.fleet_reading import (
     parse_moment,
     read_document,
 )
-from hosttune.engine.fleet_seen import HostLook, Unread, faults_of, seen_from_row, seen_of_plan, seen_to_row
-from hosttune.engine.plan_class import digest_content, in_common
-from hosttune.engine.policy import Policy
-from hosttune.engine.policy_effect import without_effect
-from hosttune.engine.policy_file import build_policy, load_policy
-from hosttune.engine.trusted import read_trusted
-from hosttune.engine.yamlio import load_document
+from hosttune.engine.fleet.seen import HostLook, Unread, faults_of, seen_from_row, seen_of_plan, seen_to_row
+from hosttune.engine.policy.effect import without_effect
+from hosttune.engine.policy.file import build_policy, load_policy
+from hosttune.engine.policy.policy import Policy
+from hosttune.engine.rules.catalog import load_catalog
+from hosttune.engine.rules.trusted import read_trusted
+from hosttune.engine.rules.yamlio import load_document
 from hosttune.errors import BadInput, HosttuneError
 from hosttune.facts.inventory import take_inventory
 from hosttune.frozen import frozen
-from hosttune.host.gathered import SpoolFile, content_of, host_of, list_files, pair_paths, received_at, stem_of
-from hosttune.host.record import RecordReader, reader_of
+from hosttune.host.reading.gathered import SpoolFile, content_of, host_of, list_files, pair_paths, received_at, stem_of
+from hosttune.host.record.record import RecordReader, reader_of
 from hosttune.host.support import is_support_file
 from hosttune.host.workers import map_in_order
 
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from hosttune.actions.examine import Session
-    from hosttune.engine.catalog import Catalog
-    from hosttune.engine.fleet_choice import Choice
-    from hosttune.engine.fleet_values import Fleet, PlanClass
+    from hosttune.engine.fleet.choice import Choice
+    from hosttune.engine.fleet.values import Fleet, PlanClass
+    from hosttune.engine.rules.catalog import Catalog
     from hosttune.errors import Fault
     from hosttune.values import Change
 
@@ -119,7 +119,7 @@ def survey_hosts(
             done += len(chunk)
             progress(done, len(paths))
         choice = looks.result()
-        # in an order that has nothing to do with what the hosts say (engine/fleet.py tells why)
+        # in an order that has nothing to do with what the hosts say (engine/fleet/fold.py tells why)
         for chosen in sorted(choice.chosen, key=lambda one: blake2b(one.name.encode(errors="replace")).digest()):
             fold.add(_rename_look(seen_from_row(zlib.decompress(scratch.row(chosen.kept))), chosen.name))
     _fold_remarks(fold, choice)

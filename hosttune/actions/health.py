@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING
 
 from hosttune import __version__
 from hosttune.codec import finding_from_json, finding_to_json
-from hosttune.engine.plan import drop_repeated, put_reboots_last
+from hosttune.engine.decide.plan import add_reboot_notes, drop_repeated
 from hosttune.errors import HosttuneError
 from hosttune.facts.base import UnknownFact, known_items
 from hosttune.facts.baseline import FOLDER, NAME, learn_baseline, why_not_alike, write_learned
 from hosttune.facts.gpu.ways_out import take_again
-from hosttune.host import state
 from hosttune.host.in_time import Waiting, in_time
+from hosttune.host.writing import state
 from hosttune.values import Finding, Verdict, join_steps
 
 if TYPE_CHECKING:
     from hosttune.actions.examine import Session
-    from hosttune.engine.catalog import Catalog
-    from hosttune.engine.policy import Policy
-    from hosttune.engine.rule import Rule
+    from hosttune.engine.policy.policy import Policy
+    from hosttune.engine.rules.catalog import Catalog
+    from hosttune.engine.rules.rule import Rule
     from hosttune.facts import Facts
     from hosttune.facts.baseline import Learned
 
@@ -54,7 +54,7 @@ def ask(session: Session, seconds: float) -> tuple[Finding, ...]:
             found.append(session.policy.waive(_find_late_rule(rule.id, answer, waits, seconds)))
         else:
             found += map(finding_from_json, json.loads(answer))
-    return put_reboots_last(drop_repeated(found, session.policy))
+    return add_reboot_notes(drop_repeated(found, session.policy))
 
 
 def name_gpus(session: Session, seconds: float) -> dict[str, str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import date, datetime, timedelta, timezone
 
 from hosttune.errors import HosttuneError
-from hosttune.host import state
+from hosttune.host.writing import state
 from hosttune.regex import regex
 
 PART = "reports"

@@ -8,12 +8,12 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from hosttune.actions.journal import read_journal
+from hosttune.actions.journal.journal import read_journal
 from hosttune.errors import HosttuneError
 from hosttune.host import open_writer
 from hosttune.host.console import SECURE_PATH, find_archive, load_bytes
 from hosttune.host.door import Reader, Writer
-from hosttune.host.lock import hold_lock
+from hosttune.host.writing.lock import hold_lock
 from hosttune.values import ABSENT, Absent, FileValue
 
 LINK = "/usr/local/sbin/hosttune"  # sudo and root find it there

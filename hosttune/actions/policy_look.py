@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hosttune.actions.examine import examine
-from hosttune.engine.policy_effect import find_likeliest, without_effect
-from hosttune.engine.policy_file import PATH, load_policy
+from hosttune.engine.policy.effect import find_likeliest, without_effect
+from hosttune.engine.policy.file import PATH, load_policy
 from hosttune.errors import Fault, HosttuneError
 from hosttune.frozen import frozen
 
 if TYPE_CHECKING:
-    from hosttune.engine.catalog import Catalog
-    from hosttune.engine.policy import Policy
+    from hosttune.engine.policy.policy import Policy
+    from hosttune.engine.rules.catalog import Catalog
     from hosttune.host.door import Reader
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from hosttune.actions.journal import FOLDER
+from hosttune.actions.journal.journal import FOLDER
 from hosttune.actions.triggers import require_possible
-from hosttune.engine.plan import explain_clash, stage
+from hosttune.engine.decide.plan import explain_clash, stage
 from hosttune.errors import Conflict, HosttuneError, Refused
 from hosttune.resources import describe_place, kind_of
 from hosttune.resources.base import Applied
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from hosttune.actions.examine import Session
-    from hosttune.engine.plan import Reason
+    from hosttune.engine.decide.plan import Reason
     from hosttune.values import Address, Change, Finding, Stage
 
 MAX_STAGES = 4
@@ -43,7 +43,7 @@ class _Failed(Exception):
 
 def prove_changes(session: Session, findings: tuple[Finding, ...]) -> tuple[tuple[Finding, ...], tuple[Stage, ...]]:
     """The findings with the rules held that fail, and the stages of the others."""
-    from hosttune.host.overlay import Overlay
+    from hosttune.host.overlay.overlay import Overlay
 
     held: dict[str, Reason] = {}
     changes = changes_in(findings)
@@ -88,7 +88,7 @@ def _list_hold_reasons(
 
 def _try_changes(session: Session, changes: tuple[Change, ...], held: Mapping[str, Reason]) -> tuple[Stage, ...]:
     """The stages of these changes. Raises _Failed for one that cannot be made, or does not stay."""
-    from hosttune.host.overlay import Overlay
+    from hosttune.host.overlay.overlay import Overlay
 
     stages: tuple[Stage, ...] = (stage(changes),)
     overlay = Overlay(session.reader)

@@ -10,17 +10,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hosttune.actions.examine import open_session, open_way_back
-from hosttune.actions.interrupted import at_first_boot
-from hosttune.actions.journal import read_journal
-from hosttune.actions.recover import prune, recover
-from hosttune.actions.trial import finish
-from hosttune.actions.trial_state import is_left_over, require_none
-from hosttune.actions.unended import find_half_done, resume
+from hosttune.actions.journal.interrupted import at_first_boot
+from hosttune.actions.journal.journal import read_journal
+from hosttune.actions.journal.recover import prune, recover
+from hosttune.actions.journal.unended import find_half_done, resume
+from hosttune.actions.trial.state import is_left_over, require_none
+from hosttune.actions.trial.trial import finish
 from hosttune.errors import Refused
 from hosttune.host import open_writer
-from hosttune.host.lock import hold_lock
 from hosttune.host.pager import switch_pager_off
-from hosttune.host.stopping import outlive_terminal
+from hosttune.host.writing.lock import hold_lock
+from hosttune.host.writing.stopping import outlive_terminal
 from hosttune.values import Unreadable
 from hosttune.verdict_words import trial_text
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.actions import boot_triggers
+from hosttune.actions.gate import boot_triggers
 from hosttune.errors import Refused
 from hosttune.facts.base import UnknownFact
 from hosttune.host.door import Completed

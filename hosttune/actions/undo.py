@@ -18,17 +18,17 @@ from hosttune.actions.apply import (
     stopped_by,
     waits_after,
 )
-from hosttune.actions.before_boot import keep_standing
 from hosttune.actions.examine import faults_of
-from hosttune.actions.journal import JournalWriter
-from hosttune.actions.journal_lines import JournalStep, Run, StepId
-from hosttune.actions.receipts import keep_receipt
-from hosttune.engine.plan import digest, guard_changes
-from hosttune.engine.policy import suggest_nearest
+from hosttune.actions.gate.before_boot import keep_standing
+from hosttune.actions.journal.journal import JournalWriter
+from hosttune.actions.journal.lines import JournalStep, Run, StepId
+from hosttune.actions.journal.receipts import keep_receipt
+from hosttune.engine.decide.plan import digest, guard_changes
+from hosttune.engine.policy.policy import suggest_nearest
 from hosttune.errors import HosttuneError
 from hosttune.frozen import frozen
-from hosttune.host import stopping
-from hosttune.host.overlay import Overlay
+from hosttune.host.overlay.overlay import Overlay
+from hosttune.host.writing import stopping
 from hosttune.resources import describe_place, kind_of, locate_address
 from hosttune.resources.base import invert_change
 from hosttune.values import (
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from hosttune.actions.examine import Session
-    from hosttune.actions.journal import Journal
+    from hosttune.actions.journal.journal import Journal
     from hosttune.host.door import Writer
     from hosttune.values import Change, Value
 

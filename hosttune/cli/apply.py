@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from hosttune.actions.examine import Session
     from hosttune.cli.on_trial import AskedTrial
-    from hosttune.engine.approval import Approvals
+    from hosttune.engine.policy.approval import Approvals
     from hosttune.values import Plan
 
 # What a change does. Of a saved plan all of it was read, also the old values that the digest leaves out.
@@ -169,7 +169,7 @@ def _check_plan(
 
 def check_approved(plan: Plan, approvals: Approvals | None) -> None:
     """Refuse a plan that the file does not approve, with the lines that would."""
-    from hosttune.engine.approval import approval_of
+    from hosttune.engine.policy.approval import approval_of
     from hosttune.errors import Refused
 
     if approvals is None or approvals.covers(plan):

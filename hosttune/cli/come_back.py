@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from hosttune.actions.examine import Session
-    from hosttune.actions.trial import TrialEnd
-    from hosttune.actions.trial_state import TrialRun
+    from hosttune.actions.trial.state import TrialRun
+    from hosttune.actions.trial.trial import TrialEnd
     from hosttune.facts.losses import Loss
     from hosttune.host.door import Reader, Writer
 
@@ -41,7 +41,7 @@ def come_back(
 
     Exit status: 0 done, or nothing is on trial any more; 2 it could not be taken back.
     """
-    from hosttune.actions.trial_state import TrialState
+    from hosttune.actions.trial.state import TrialState
     from hosttune.cli import common
 
     common.require_rights(look, show, ["come-back", moment.value, run])
@@ -63,9 +63,9 @@ def _take_back(look: HostOptions, run: str, reason: str, *, is_cut_off: bool = F
     """Take it back, and reboot where that is needed and this is the boot on trial; None where nothing is on trial, or
     it is not cut off but made, and its time has begun.
     """
-    from hosttune.actions.trial import TrialEnd
-    from hosttune.actions.trial import come_back as take_back
-    from hosttune.actions.trial_state import TrialState, read_trial
+    from hosttune.actions.trial.state import TrialState, read_trial
+    from hosttune.actions.trial.trial import TrialEnd
+    from hosttune.actions.trial.trial import come_back as take_back
     from hosttune.cli.common import progress
     from hosttune.engine.trial_terms import span_text
 
@@ -88,13 +88,13 @@ def _take_back(look: HostOptions, run: str, reason: str, *, is_cut_off: bool = F
 
 def _look(look: HostOptions, run: str) -> TrialEnd | None:
     """Compare with before until it can be told, and do what was agreed: confirm, take back, or only tell."""
-    from hosttune.actions.standing import GRACE_S, LATER_SMI_S, await_health
-    from hosttune.actions.trial import confirm, look_for_losses
-    from hosttune.actions.trial_clock import announce
-    from hosttune.actions.trial_state import TrialState, read_trial
+    from hosttune.actions.trial.clock import announce
+    from hosttune.actions.trial.standing import GRACE_S, LATER_SMI_S, await_health
+    from hosttune.actions.trial.state import TrialState, read_trial
+    from hosttune.actions.trial.trial import confirm, look_for_losses
     from hosttune.cli.common import progress
     from hosttune.host import open_writer
-    from hosttune.host.cleaned import clean
+    from hosttune.host.masking.cleaned import clean
     from hosttune.values import Confirmer
 
     writer = open_writer(root=look.root)
@@ -131,7 +131,7 @@ def _look(look: HostOptions, run: str) -> TrialEnd | None:
 
 
 def _find_losses(look: HostOptions, trial: TrialRun, smi_s: float) -> tuple[Loss, ...]:
-    from hosttune.actions.trial import look_for_losses
+    from hosttune.actions.trial.trial import look_for_losses
     from hosttune.cli.common import open_way_back
 
     return look_for_losses(open_way_back(look), trial, smi_s=smi_s)
@@ -139,7 +139,7 @@ def _find_losses(look: HostOptions, trial: TrialRun, smi_s: float) -> tuple[Loss
 
 def _left_s(reader: Reader, run: str) -> float:
     """Seconds up to the deadline; none where it is not on trial any more."""
-    from hosttune.actions.trial_state import read_trial
+    from hosttune.actions.trial.state import read_trial
 
     trial = read_trial(reader)
     return trial.left_s or 0.0 if trial is not None and trial.run == run else 0.0

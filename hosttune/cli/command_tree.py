@@ -57,7 +57,7 @@ def read_tree() -> Command:
     from typer.main import get_command
 
     from hosttune.cli.app import build
-    from hosttune.engine.compiled import builtin_documents
+    from hosttune.engine.rules.compiled import builtin_documents
 
     documents = builtin_documents()
     rules, profiles = (

@@ -8,11 +8,11 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from hosttune.errors import HosttuneError
-from hosttune.host.cleaned import clean
 from hosttune.host.console import discard_output, is_gone, make_console, spell_program, write_to_stderr
-from hosttune.host.own import is_under_sudo
+from hosttune.host.masking.cleaned import clean
 from hosttune.host.pager import show_in_pager
 from hosttune.host.progress import end_progress, note_step
+from hosttune.host.writing.own import is_under_sudo
 from hosttune.values import Disturbs
 from hosttune.views.document import Medium
 from hosttune.views.page import ACTS, LOOKS, OWN_COMMAND, Page
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hosttune.actions.examine import Session
-    from hosttune.actions.trial_state import TrialRun
+    from hosttune.actions.trial.state import TrialRun
     from hosttune.cli.options import Display, HostOptions, RuleOptions, TargetOptions
-    from hosttune.engine.approval import Approvals
-    from hosttune.engine.catalog import Catalog
-    from hosttune.engine.policy import Policy
+    from hosttune.engine.policy.approval import Approvals
+    from hosttune.engine.policy.policy import Policy
+    from hosttune.engine.rules.catalog import Catalog
     from hosttune.host.console import Console
     from hosttune.host.door import Reader, Writer
     from hosttune.values import Plan, Receipt
@@ -89,7 +89,7 @@ def load_plan(path: str) -> Plan:
     import json
 
     from hosttune.codec import plan_from_json
-    from hosttune.engine.plan import digest
+    from hosttune.engine.decide.plan import digest
     from hosttune.host.console import load
 
     way_out = "save it again with: hosttune plan --save FILE"
@@ -106,9 +106,9 @@ def load_approvals(path: str) -> Approvals:
     """The approvals in a file of this machine. Raises BadInput with every fault, and HosttuneError where root would
     follow what someone else can write.
     """
-    from hosttune.engine.approval import parse_approvals
-    from hosttune.engine.trusted import read_trusted
-    from hosttune.host.live import LiveReader
+    from hosttune.engine.policy.approval import parse_approvals
+    from hosttune.engine.rules.trusted import read_trusted
+    from hosttune.host.reading.live import LiveReader
 
     name, text = read_trusted(LiveReader(), path, is_local=True, is_required=True)
     return parse_approvals(text or "", name)
@@ -129,7 +129,7 @@ def require_rights(look: HostOptions, show: Display, words: list[str]) -> None:
 
 def require_root(words: list[str], look: RuleOptions | None = None) -> None:
     """Refuse what only root may read or keep, before anything is looked at; `words` are this command."""
-    from hosttune.host.live import LiveReader
+    from hosttune.host.reading.live import LiveReader
 
     if not LiveReader().is_privileged:
         command = f"sudo {spell_program()} {quote_for_shell(words)}{_spell_chosen(asdict(look)) if look else ''}"
@@ -159,8 +159,8 @@ def spell_expectation(digest: str | None) -> list[str]:
 
 def load_choice(look: RuleOptions) -> tuple[Reader, Catalog, Policy]:
     """The door, the rules and the policy that the options name; no fact is collected."""
-    from hosttune.engine.catalog import load_catalog
-    from hosttune.engine.policy_file import load_policy
+    from hosttune.engine.policy.file import load_policy
+    from hosttune.engine.rules.catalog import load_catalog
     from hosttune.host import open_reader
 
     reader = open_reader(root=look.root, host=one_host(look), hardware=look.hardware)
@@ -201,7 +201,7 @@ def tell_notes(*policies: Policy) -> None:
 
 def trial_of(reader: Reader) -> TrialRun | None:
     """The run on trial on this very host, as far as this user may see it."""
-    from hosttune.actions.interrupted import trial_of as found
+    from hosttune.actions.journal.interrupted import trial_of as found
 
     return found(reader) if reader.kind == "live" else None
 
@@ -218,7 +218,7 @@ def tell_trial(reader: Reader) -> None:
 
 def tell_idle(session: Session, plan: Plan, *, everything: bool) -> None:
     """What the policy says and nothing comes of on this host; `everything` also where that harms no one."""
-    from hosttune.engine.policy_effect import without_effect
+    from hosttune.engine.policy.effect import without_effect
 
     for fault in without_effect(session.policy, session.catalog, plan.findings, everything=everything):
         hint = f" ({fault.hint})" if fault.hint else ""
@@ -234,8 +234,8 @@ def one_host(look: TargetOptions) -> str | None:
 
 def open_page(reader: Reader, look: TargetOptions | None, show: Display) -> Page:
     """The page for a report about `reader`'s host on standard output."""
-    from hosttune.engine.policy_file import PATH
-    from hosttune.engine.trusted import path_on
+    from hosttune.engine.policy.file import PATH
+    from hosttune.engine.rules.trusted import path_on
     from hosttune.host.door import source_of
 
     words, chosen = spell_program(), asdict(look) if look else {}
@@ -264,7 +264,7 @@ def _name_of(reader: Reader) -> str:
     """What a page calls the host: of a record the name in it, not the file."""
     if reader.kind != "record":
         return reader.name
-    from hosttune.host.record import RecordReader
+    from hosttune.host.record.record import RecordReader
 
     return str(reader.data["name"]) if isinstance(reader, RecordReader) else reader.name
 
@@ -273,7 +273,7 @@ def _made_by(reader: Reader) -> str:
     """Which version of hosttune made this record; empty of a reader of another kind."""
     if reader.kind != "record":
         return ""
-    from hosttune.host.record import RecordReader
+    from hosttune.host.record.record import RecordReader
 
     return reader.made_by if isinstance(reader, RecordReader) else ""
 
@@ -360,8 +360,8 @@ def conclude_run(command: str, writer: Writer, receipt: Receipt, status: int) ->
     """
     import signal
 
-    from hosttune.actions.receipts import tell_next_login, unseen_text
-    from hosttune.host.stopping import has_hung_up
+    from hosttune.actions.journal.receipts import tell_next_login, unseen_text
+    from hosttune.host.writing.stopping import has_hung_up
 
     is_unseen = receipt.run_id and (has_hung_up() or is_gone(sys.stderr))
     tell_next_login(writer, unseen_text(command, receipt) if is_unseen else clean(""))

@@ -9,7 +9,7 @@ from hosttune.cli.options import Argument, HostOptions, Option, ShowPlain
 _LOCK_S = 120.0  # a look at the boot on trial may hold it for a moment
 
 if TYPE_CHECKING:
-    from hosttune.actions.trial import TrialEnd
+    from hosttune.actions.trial.trial import TrialEnd
     from hosttune.host.door import Writer
 
 
@@ -34,8 +34,8 @@ def confirm(
     nothing on trial, too late, or trouble.
     """
     from hosttune.actions.run import open_for_change
-    from hosttune.actions.trial import confirm as keep
-    from hosttune.actions.trial import look_for_losses, require_confirmable, still_coming_up
+    from hosttune.actions.trial.trial import confirm as keep
+    from hosttune.actions.trial.trial import look_for_losses, require_confirmable, still_coming_up
     from hosttune.cli import common
     from hosttune.codec import make_document
     from hosttune.errors import Refused
@@ -82,7 +82,7 @@ def confirm(
 
 def _tell_gate(writer: Writer, ended: TrialEnd) -> None:
     """Work that the gate held because of the trial is still held."""
-    from hosttune.actions.ready import gate_units
+    from hosttune.actions.gate.ready import gate_units
     from hosttune.cli.common import tell
     from hosttune.errors import HosttuneError
 

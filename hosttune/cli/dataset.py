@@ -39,8 +39,8 @@ def dataset(
         from hosttune.cli.common import open_page, say, write_json
         from hosttune.cli.ending import INTERRUPTED
         from hosttune.facts import Facts
-        from hosttune.host.live import LiveReader
         from hosttune.host.progress import note_step, show_progress
+        from hosttune.host.reading.live import LiveReader
         from hosttune.measure.dataset.look import look
         from hosttune.measure.dataset.patience import Patience
         from hosttune.views.measure.dataset import dataset_json, dataset_text

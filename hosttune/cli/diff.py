@@ -72,7 +72,7 @@ def _open_side(word: str, choose: Choose) -> tuple[Side, Mapping[str, About]]:
     """One side and the rules behind it: a saved check as it was written, a record or this host as it is found now."""
     from hosttune.actions.writers import writer_of, written_at
     from hosttune.cli.common import open_session
-    from hosttune.engine.catalog import builtin_catalog
+    from hosttune.engine.rules.catalog import builtin_catalog
     from hosttune.views.checked import about_rules
     from hosttune.views.comparison import Side, Written, files_of
 
@@ -94,7 +94,7 @@ def _open_side(word: str, choose: Choose) -> tuple[Side, Mapping[str, About]]:
 def _of_learned(first: str, second: str, choose: Choose) -> CheckComparison | None:
     """The comparison with what was learned of a healthy host; None where neither side is that."""
     from hosttune.actions.health import BASELINE
-    from hosttune.engine.catalog import builtin_catalog
+    from hosttune.engine.rules.catalog import builtin_catalog
     from hosttune.views.checked import about_rules
     from hosttune.views.comparison import compare
     from hosttune.views.learned import make_sides
@@ -120,8 +120,8 @@ def _file_of_learned(word: str) -> LearnedState | None:
     from hosttune.errors import HosttuneError
     from hosttune.facts.baseline import FOLDER, NAME, PATH, parse
     from hosttune.facts.counted import KINDS
-    from hosttune.host import state
     from hosttune.host.console import load_bytes
+    from hosttune.host.writing import state
     from hosttune.views.learned import LearnedState
 
     if _parse_day(word) or word == "live":

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from hosttune.cli.options import DisplayOptions, RuleOptions
 
 if TYPE_CHECKING:
-    from hosttune.engine.catalog import Catalog
-    from hosttune.engine.policy import Policy
+    from hosttune.engine.policy.policy import Policy
+    from hosttune.engine.rules.catalog import Catalog
     from hosttune.host.door import Reader
 
 RULE = "gpu-driver"
@@ -28,7 +28,7 @@ def driver(look: RuleOptions, show: DisplayOptions) -> int:
     from hosttune.choices.driver_state import UNITS
     from hosttune.cli.common import load_choice, open_page, say, write_json
     from hosttune.facts import Facts, RequestedNames
-    from hosttune.host.cleaned import clean
+    from hosttune.host.masking.cleaned import clean
     from hosttune.views.driver import driver_json, driver_table, driver_text
     from hosttune.views.masking import mask_data
 

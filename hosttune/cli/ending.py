@@ -73,7 +73,7 @@ def _report_trouble(message: str, hint: str, status: int = TROUBLE) -> int:
 
 def _tell(text: str, head: str) -> None:
     """A line on standard error, in lines that fit where that is a terminal: a pipe gets it whole."""
-    from hosttune.host.cleaned import clean
+    from hosttune.host.masking.cleaned import clean
     from hosttune.views.terminal import width_of, wrap_text
 
     surface = make_console(sys.stderr)

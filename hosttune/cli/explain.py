@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 from hosttune.cli.options import Argument, HostOptions, Option, ReportFormat, ShowReport
 
 if TYPE_CHECKING:
-    from hosttune.engine.catalog import Catalog
-    from hosttune.engine.policy import Policy
-    from hosttune.engine.rule import Rule
+    from hosttune.engine.policy.policy import Policy
+    from hosttune.engine.rules.catalog import Catalog
+    from hosttune.engine.rules.rule import Rule
     from hosttune.host.door import Reader
 
 
@@ -75,8 +75,8 @@ def _list_differing(reader: Reader, catalog: Catalog, policy: Policy, look: Host
 def _find_rule(name: str, catalog: Catalog) -> Rule:
     """The rule that goes by this name now; a word on standard error where that is another one than was typed."""
     from hosttune.cli.common import tell
-    from hosttune.engine.gone import GONE, gone_note
-    from hosttune.engine.policy import name_notes, suggest_nearest
+    from hosttune.engine.policy.policy import name_notes, suggest_nearest
+    from hosttune.engine.rules.gone import GONE, gone_note
     from hosttune.errors import HosttuneError
 
     ends = [one for one in catalog.rules if one.endswith(f"-{name}")]

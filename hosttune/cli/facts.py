@@ -25,9 +25,9 @@ def facts(
     """
     from hosttune.cli.common import one_host, open_page, say, write_json
     from hosttune.codec import to_json
-    from hosttune.engine.catalog import builtin_catalog
-    from hosttune.engine.lint import fact_types
-    from hosttune.engine.policy import suggest_nearest
+    from hosttune.engine.policy.policy import suggest_nearest
+    from hosttune.engine.rules.catalog import builtin_catalog
+    from hosttune.engine.rules.lint import fact_types
     from hosttune.errors import HosttuneError
     from hosttune.facts import SUBJECTS, Facts, RequestedNames
     from hosttune.host import open_reader

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hosttune.actions.examine import Session
-    from hosttune.actions.trial import TrialEnd
-    from hosttune.actions.trial_state import TrialRun
+    from hosttune.actions.trial.state import TrialRun
+    from hosttune.actions.trial.trial import TrialEnd
     from hosttune.cli.options import Display, HostOptions
-    from hosttune.engine.approval import Approvals
-    from hosttune.engine.trial import TrialPlan
+    from hosttune.engine.decide.trial import TrialPlan
+    from hosttune.engine.policy.approval import Approvals
     from hosttune.host.door import Writer
     from hosttune.values import Plan, Receipt
     from hosttune.views.document import Lines
@@ -29,7 +29,7 @@ _EVERY_S = 2.0
 
 def require(look: HostOptions, show: Display) -> None:
     """Refuse --reboot where no boot of this host would follow."""
-    from hosttune.actions.going_on import require_own, require_systemd
+    from hosttune.actions.gate.going_on import require_own, require_systemd
     from hosttune.host import open_reader
 
     if look.root or look.host:
@@ -48,7 +48,7 @@ def before_apply(look: HostOptions, writer: Writer, plan: Plan, planned: TrialPl
     Raises HosttuneError where --reboot cannot be promised: nothing is changed then.
     """
     if reboot:
-        from hosttune.actions.ready import read_state
+        from hosttune.actions.gate.ready import read_state
 
         read_state(writer)  # what is kept has to be understood to be written anew
         if planned:
@@ -59,7 +59,7 @@ def before_apply(look: HostOptions, writer: Writer, plan: Plan, planned: TrialPl
 
 def require_one_boot(plan: Plan, planned: TrialPlan) -> None:
     """Refuse a plan that needs more boots than the one that is tried: nothing goes on before that one is confirmed."""
-    from hosttune.engine.reboot import boots_of
+    from hosttune.engine.decide.reboot import boots_of
 
     if planned.is_any and boots_of(plan) > 1:
         raise Refused(
@@ -70,7 +70,7 @@ def require_one_boot(plan: Plan, planned: TrialPlan) -> None:
 
 def describe_intent(plan: Plan, planned: TrialPlan | None = None) -> Lines:
     """What --reboot will do, before the yes."""
-    from hosttune.engine.reboot import boots_of
+    from hosttune.engine.decide.reboot import boots_of
     from hosttune.views.document import Lines, Say
     from hosttune.views.terminal import say_count
 
@@ -103,7 +103,7 @@ def give_up(look: HostOptions, writer: Writer, why: str) -> None:
     """What someone does by hand now is their last word: nothing goes on after the next boot."""
     if look.root:
         return
-    from hosttune.actions.going_on import give_up as leave
+    from hosttune.actions.gate.going_on import give_up as leave
     from hosttune.cli.common import tell
 
     if leave(writer, why):
@@ -124,11 +124,11 @@ def arrange_boot(
     """
     from pathlib import Path
 
-    from hosttune.actions.going_on import arrange_going_on as leave
-    from hosttune.actions.trial import TrialEnd
+    from hosttune.actions.gate.going_on import arrange_going_on as leave
+    from hosttune.actions.trial.trial import TrialEnd
     from hosttune.cli.common import repeated_words, tell
-    from hosttune.engine.approval import approval_of
-    from hosttune.engine.reboot import boots_of
+    from hosttune.engine.decide.reboot import boots_of
+    from hosttune.engine.policy.approval import approval_of
 
     if isinstance(tried, TrialEnd) or not (tried or receipt.reboot_reasons):
         return do_not_boot
@@ -152,7 +152,7 @@ def arrange_boot(
 
 def _may_boot(session: Session, writer: Writer, receipt: Receipt) -> bool:
     """Whether a boot makes nothing worse; where it does, that is told."""
-    from hosttune.actions.ready import at_work, list_jobs
+    from hosttune.actions.gate.ready import at_work, list_jobs
     from hosttune.cli.common import tell
     from hosttune.facts.storage.lasting import why_nothing_lasts
     from hosttune.resources import describe_place
@@ -175,8 +175,8 @@ def _boot_on_trial(session: Session, writer: Writer, trial: TrialRun) -> int:
     """Boot for what is on trial, once what is in force at once is confirmed by whoever does. Does not come back then;
     1 where the run goes back before.
     """
-    from hosttune.actions.interrupted import trial_of
-    from hosttune.actions.trial_state import TrialState
+    from hosttune.actions.journal.interrupted import trial_of
+    from hosttune.actions.trial.state import TrialState
     from hosttune.cli.common import tell
 
     run = trial.run
@@ -204,11 +204,11 @@ def _boot(session: Session, writer: Writer, run: str = "") -> int:
     """
     from hosttune.actions.apply import reboot_obstacles
     from hosttune.actions.examine import faults_of
-    from hosttune.actions.interrupted import trial_of
-    from hosttune.actions.ready import LOCK_S, at_work, list_jobs, read_state, reboot
+    from hosttune.actions.gate.ready import LOCK_S, at_work, list_jobs, read_state, reboot
+    from hosttune.actions.journal.interrupted import trial_of
     from hosttune.cli.common import tell
     from hosttune.cli.ready import COMES_S, await_end
-    from hosttune.host.lock import hold_lock
+    from hosttune.host.writing.lock import hold_lock
 
     with hold_lock(wait_s=LOCK_S):  # who confirms holds it for a moment
         state, trial = read_state(writer), trial_of(writer)

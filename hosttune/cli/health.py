@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hosttune.actions.examine import Session
-    from hosttune.engine.health import NodeHealth
+    from hosttune.engine.decide.health import NodeHealth
 
 SHORTEST_S, LONGEST_S = 0.5, 600.0
 _NAMES_S = 1.0  # to name the GPUs once more, which rules have read in time
@@ -119,10 +119,10 @@ def _learn_health(look: SomeRules, show: ShowHealth, within: str) -> int:
     from hosttune.actions.health import BASELINE, learn, refuse_unlike
     from hosttune.cli.common import require_root
     from hosttune.cli.reports import deliver
-    from hosttune.engine.health import Fitness
+    from hosttune.engine.decide.health import Fitness
     from hosttune.facts import Facts
     from hosttune.facts.baseline import is_sibling, write_learned
-    from hosttune.host.live import LiveReader
+    from hosttune.host.reading.live import LiveReader
     from hosttune.verdict_words import FITNESS
     from hosttune.views.health import learned_text
 
@@ -148,7 +148,7 @@ def _look_at_health(look: SomeRules, within: str, *, without: str = "") -> tuple
     from hosttune.actions.examine import examine
     from hosttune.actions.health import ask, health_rules
     from hosttune.cli.common import load_choice
-    from hosttune.engine.health import judge
+    from hosttune.engine.decide.health import judge
 
     seconds = _parse_seconds(within)
     reader, catalog, policy = load_choice(look)

@@ -9,8 +9,8 @@ EXAMPLES = ("hosttune history", "hosttune history -v")
 
 def history(look: TargetOptions, show: ShowReport) -> int:
     """List the runs of apply and undo, newest first. With --verbose every change is listed."""
-    from hosttune.actions.journal import read_journal, still_back
-    from hosttune.actions.receipts import kept_receipts, path_of
+    from hosttune.actions.journal.journal import read_journal, still_back
+    from hosttune.actions.journal.receipts import kept_receipts, path_of
     from hosttune.cli.common import one_host, open_page, trial_of
     from hosttune.cli.reports import deliver
     from hosttune.codec import dump_json

@@ -25,14 +25,14 @@ def init(
     """
     from hosttune.actions.examine import open_session
     from hosttune.cli.common import require_root, say, tell
-    from hosttune.engine.first_policy import first_policy, has_content
-    from hosttune.engine.policy_file import PATH
-    from hosttune.engine.proposal import propose
+    from hosttune.engine.policy.file import PATH
+    from hosttune.engine.policy.first_policy import first_policy, has_content
+    from hosttune.engine.policy.proposal import propose
     from hosttune.errors import HosttuneError
     from hosttune.facts import Facts
     from hosttune.host import open_reader
     from hosttune.host.console import spell_program
-    from hosttune.host.replace import replace
+    from hosttune.host.writing.replace import replace
     from hosttune.values import ABSENT, FileValue, Unreadable
 
     if yes and host:

@@ -52,7 +52,7 @@ def keep_result(save: Callable[[], None]) -> None:
 
 def page_of(show: Display) -> Page:
     from hosttune.cli.common import open_page
-    from hosttune.host.live import LiveReader
+    from hosttune.host.reading.live import LiveReader
 
     return open_page(LiveReader(), None, show)
 
@@ -65,7 +65,7 @@ def seed_of(asked: int | None) -> int:
 
 def warn_of_dropping() -> None:
     """Whose work will read from the disk again; nothing to anybody but root, who alone may have it."""
-    from hosttune.host.live import LiveReader
+    from hosttune.host.reading.live import LiveReader
 
     if not LiveReader().is_privileged:
         return

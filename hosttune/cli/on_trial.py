@@ -11,9 +11,9 @@ from hosttune.values import Activation, Confirmer
 
 if TYPE_CHECKING:
     from hosttune.actions.examine import Session
-    from hosttune.actions.trial import TrialEnd
-    from hosttune.actions.trial_state import TrialRun
-    from hosttune.engine.trial import TrialPlan
+    from hosttune.actions.trial.state import TrialRun
+    from hosttune.actions.trial.trial import TrialEnd
+    from hosttune.engine.decide.trial import TrialPlan
     from hosttune.host.door import Reader, Writer
     from hosttune.values import Plan, Receipt
     from hosttune.views.document import Block
@@ -58,7 +58,7 @@ def foresee_trial(session: Session, plan: Plan, asked: AskedTrial) -> TrialPlan 
     is_elsewhere = session.reader.kind == "record" or (session.reader.persistent_only and not asked.within)
     if terms is None or not plan.changes or is_elsewhere:
         return None
-    from hosttune.actions.trial import foresee
+    from hosttune.actions.trial.trial import foresee
 
     return foresee(session, plan, terms)
 
@@ -85,7 +85,7 @@ def describe_trial(session: Session, plan: Plan, planned: TrialPlan | None, aske
 
 def wants_hint(plan: Plan, reader: Reader) -> bool:
     """Whether a boot is to show what was done to it, and no one sits at the console."""
-    from hosttune.actions.connection import read_login
+    from hosttune.actions.trial.connection import read_login
 
     at_boot = any(change.activation is Activation.REBOOT for change in plan.changes)
     return at_boot and reader.kind == "live" and read_login(reader).is_remote
@@ -102,7 +102,7 @@ def is_promised(planned: TrialPlan, asked: AskedTrial) -> bool:
     """Whether the plan is made on trial; False where all of it is made without one, as was agreed. Raises Refused where
     this host cannot promise to come back.
     """
-    from hosttune.actions.trial import require_promise
+    from hosttune.actions.trial.trial import require_promise
 
     require_promise(planned, without_return=asked.without_return)
     return planned.is_any
@@ -110,7 +110,7 @@ def is_promised(planned: TrialPlan, asked: AskedTrial) -> bool:
 
 def carry_out(session: Session, writer: Writer, plan: Plan, planned: TrialPlan) -> tuple[Receipt, TrialRun | TrialEnd]:
     """Make the plan on trial."""
-    from hosttune.actions.trial import apply_on_trial
+    from hosttune.actions.trial.trial import apply_on_trial
     from hosttune.cli.common import progress
 
     return apply_on_trial(session, writer, plan, planned, progress)
@@ -118,13 +118,13 @@ def carry_out(session: Session, writer: Writer, plan: Plan, planned: TrialPlan) 
 
 def receipt_blocks(trial: TrialRun | TrialEnd | None, page: Page, reader: Reader) -> tuple[Block, ...]:
     """What a receipt says of the trial."""
-    from hosttune.actions.trial import TrialEnd
+    from hosttune.actions.trial.trial import TrialEnd
     from hosttune.views.trial import standing_blocks
 
     if trial is None:
         return ()
     if isinstance(trial, TrialEnd):
-        from hosttune.host.cleaned import clean
+        from hosttune.host.masking.cleaned import clean
         from hosttune.views.document import Say
 
         return (Say(f"Nothing is on trial: {clean(trial.reason)}."),)
@@ -133,7 +133,7 @@ def receipt_blocks(trial: TrialRun | TrialEnd | None, page: Page, reader: Reader
 
 def receipt_json(trial: TrialRun | TrialEnd | None, reader: Reader) -> dict[str, Any]:
     """The key `trial` of a receipt; nothing without a trial."""
-    from hosttune.actions.trial import TrialEnd
+    from hosttune.actions.trial.trial import TrialEnd
     from hosttune.views.trial import trial_json
 
     if trial is None:
@@ -144,8 +144,8 @@ def receipt_json(trial: TrialRun | TrialEnd | None, reader: Reader) -> dict[str,
 
 def status_of_trial(trial: TrialRun | TrialEnd | None, of_run: int) -> int:
     """The exit status: what could not be put on trial and went back is no success."""
-    from hosttune.actions.trial import TrialEnd
-    from hosttune.actions.trial_state import TrialState
+    from hosttune.actions.trial.state import TrialState
+    from hosttune.actions.trial.trial import TrialEnd
 
     if isinstance(trial, TrialEnd) and trial.receipt is not None and trial.state is not TrialState.CONFIRMED:
         return max(of_run, 1)

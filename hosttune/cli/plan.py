@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from hosttune.cli.options import LookOnly, Option, ReportFormat, ShowReport
 
 if TYPE_CHECKING:
-    from hosttune.engine.trial import TrialPlan
+    from hosttune.engine.decide.trial import TrialPlan
     from hosttune.views.checked import Checked
     from hosttune.views.plan import PlannedTrial
 
@@ -32,8 +32,8 @@ def plan(
     from hosttune.cli.reports import deliver, of_session
     from hosttune.codec import dump_json, plan_to_json
     from hosttune.errors import HosttuneError
-    from hosttune.host import output
     from hosttune.host.door import source_of
+    from hosttune.host.writing import output
     from hosttune.views.summary import exit_status
 
     if out is not None:

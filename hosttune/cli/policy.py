@@ -27,7 +27,7 @@ def policy(
     """
     from hosttune.actions.policy_look import list_remarks, place_policy
     from hosttune.cli.common import open_page, say, tell_notes, write_json
-    from hosttune.engine.catalog import load_catalog
+    from hosttune.engine.rules.catalog import load_catalog
     from hosttune.host import open_reader
     from hosttune.views.policy import policy_json, policy_text
 

@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hosttune.actions.examine import Session
-    from hosttune.engine.approval import Approvals
-    from hosttune.engine.ready import ReadyState
+    from hosttune.engine.decide.ready import ReadyState
+    from hosttune.engine.policy.approval import Approvals
     from hosttune.errors import HosttuneError
     from hosttune.facts.base import UnknownFact
     from hosttune.host.door import Writer
@@ -39,16 +39,16 @@ def ready(
     """
     from dataclasses import asdict
 
-    from hosttune.actions.going_on import remove
-    from hosttune.actions.journal import boot_id
-    from hosttune.actions.ready import LOCK_S, read_state, tell_hooks, tell_state, write_metrics
+    from hosttune.actions.gate.going_on import remove
+    from hosttune.actions.gate.ready import LOCK_S, read_state, tell_hooks, tell_state, write_metrics
+    from hosttune.actions.journal.journal import boot_id
     from hosttune.cli import common
-    from hosttune.engine.ready import ReadyState, Standing, not_ready, state_to_json
+    from hosttune.engine.decide.ready import ReadyState, Standing, not_ready, state_to_json
     from hosttune.errors import HosttuneError
     from hosttune.facts.base import UnknownFact
     from hosttune.host import open_writer
-    from hosttune.host.cleaned import clean
-    from hosttune.host.lock import hold_lock
+    from hosttune.host.masking.cleaned import clean
+    from hosttune.host.writing.lock import hold_lock
     from hosttune.views.prometheus import render_metrics
     from hosttune.views.ready import READY_METRICS, ready_text
 
@@ -99,12 +99,12 @@ def _bring_to_plan(look: LookOnly, writer: Writer, begins: Callable[[ReadyState]
     """
     from dataclasses import replace
 
-    from hosttune.actions.ready import approvals_of, begin, bring_up, keep_state, reboot, require_begun
+    from hosttune.actions.gate.ready import approvals_of, begin, bring_up, keep_state, reboot, require_begun
     from hosttune.actions.run import open_for_change
     from hosttune.cli import common
-    from hosttune.engine.approval import parse_approvals
-    from hosttune.engine.policy import AS_APPROVED
-    from hosttune.engine.ready import Standing, not_ready
+    from hosttune.engine.decide.ready import Standing, not_ready
+    from hosttune.engine.policy.approval import parse_approvals
+    from hosttune.engine.policy.policy import AS_APPROVED
     from hosttune.errors import HosttuneError, Refused
     from hosttune.facts.base import UnknownFact
 

@@ -14,8 +14,8 @@ def reboot_required(look: LookOnly, show: ShowPlain) -> int:
     on 0 (cloud-init's `power_state: condition`, kured's --reboot-sentinel-command) boots no host without need.
     """
     from hosttune.cli.common import open_session, say, write_json
-    from hosttune.engine.reboot import reboot_answer
-    from hosttune.host.cleaned import clean
+    from hosttune.engine.decide.reboot import reboot_answer
+    from hosttune.host.masking.cleaned import clean
 
     session = open_session(look)
     answer = reboot_answer(session.plan(prove=False).findings, session.selected)

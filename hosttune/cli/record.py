@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 from hosttune.cli.options import Argument, Diagnosis, Option, RuleOptions
 
 if TYPE_CHECKING:
-    from hosttune.engine.catalog import Catalog
-    from hosttune.engine.policy import Policy
+    from hosttune.engine.policy.policy import Policy
+    from hosttune.engine.rules.catalog import Catalog
     from hosttune.host.door import Reader
 
 
@@ -31,12 +31,12 @@ def record(
     """
     from hosttune import __version__
     from hosttune.actions.examine import examine_everything
-    from hosttune.actions.record import take_record
-    from hosttune.actions.record_encode import record_text
+    from hosttune.actions.record.encode import record_text
+    from hosttune.actions.record.record import take_record
     from hosttune.cli.common import one_host, say, tell
     from hosttune.errors import HosttuneError
-    from hosttune.host.output import save
     from hosttune.host.support.reader import SupportReader
+    from hosttune.host.writing.output import save
     from hosttune.views.terminal import say_count
 
     del diagnosis
@@ -65,8 +65,8 @@ def _open_choice(look: RuleOptions) -> tuple[Reader, Catalog, Policy]:
     may be taken to find that out.
     """
     from hosttune.cli.common import load_choice, one_host, tell
-    from hosttune.engine.catalog import builtin_catalog
-    from hosttune.engine.policy import Policy
+    from hosttune.engine.policy.policy import Policy
+    from hosttune.engine.rules.catalog import builtin_catalog
     from hosttune.errors import HosttuneError
     from hosttune.host import open_reader
 

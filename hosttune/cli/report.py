@@ -9,7 +9,7 @@ from hosttune.cli.options import Argument, Choose, Option, ShowReport
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hosttune.engine.fleet_values import Fleet, PlanClass
+    from hosttune.engine.fleet.values import Fleet, PlanClass
     from hosttune.values import Change
 
 EXAMPLES = ("hosttune report results/", "hosttune report results/ --format html --output fleet.html")
@@ -68,7 +68,7 @@ def _render_report(fleet: Fleet, plans: Mapping[PlanClass, tuple[Change, ...]], 
 
         return dump_json(fleet_json(fleet, plans))
     from hosttune.cli.common import medium_of, open_screen
-    from hosttune.engine.catalog import builtin_catalog
+    from hosttune.engine.rules.catalog import builtin_catalog
     from hosttune.views.checked import about_rules
     from hosttune.views.fleet.report import fleet_report
     from hosttune.views.page import Page

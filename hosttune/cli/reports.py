@@ -26,7 +26,7 @@ def check_host(look: HostOptions, show: DetailedDisplay, host: str | None = None
 
 def of_session(session: Session, plan: Plan, look: HostOptions, show: Display) -> Checked:
     """The plan of a host that was looked at, and what is around it."""
-    from hosttune.actions.interrupted import trial_of
+    from hosttune.actions.journal.interrupted import trial_of
     from hosttune.actions.writers import name_writers
     from hosttune.cli.common import open_page
     from hosttune.cli.options import ShowCheck as OfCheck
@@ -71,7 +71,7 @@ def profile_text(session: Session) -> str:
 
 def proposal_text(session: Session) -> str:
     """The profile that fits this host, where it runs with `base` and another one does."""
-    from hosttune.engine.proposal import propose
+    from hosttune.engine.policy.proposal import propose
 
     found = propose(session.facts) if session.policy.profile == "base" else None
     return f"The profile {found.profile} fits this host: {found.why} (see: hosttune profiles)." if found else ""
@@ -80,7 +80,7 @@ def proposal_text(session: Session) -> str:
 def deliver(text: str, output: str | None) -> None:
     """The answer, to standard output or into a file that is there whole or not at all."""
     from hosttune.cli.common import say, tell
-    from hosttune.host.output import save
+    from hosttune.host.writing.output import save
 
     if output in (None, "-"):
         say(text)

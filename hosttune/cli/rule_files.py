@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 from hosttune.errors import BadInput, Fault, HosttuneError, Where
 
 if TYPE_CHECKING:
-    from hosttune.engine.document import YamlFile
-    from hosttune.engine.rule import Rule
+    from hosttune.engine.rules.document import YamlFile
+    from hosttune.engine.rules.rule import Rule
     from hosttune.host.door import Reader
 
 
 def lint_files(paths: list[str]) -> tuple[int, list[Fault]]:
     """How many files were checked, and all their faults."""
-    from hosttune.engine.lint import lint_faults
-    from hosttune.engine.yamlio import load_document
+    from hosttune.engine.rules.lint import lint_faults
+    from hosttune.engine.rules.yamlio import load_document
     from hosttune.host.console import load
 
     faults: list[Fault] = []
@@ -33,13 +33,13 @@ def lint_files(paths: list[str]) -> tuple[int, list[Fault]]:
 
 def lint_all() -> tuple[int, list[Fault]]:
     """The built-in rules, and those of /etc/hosttune/rules.d on this machine."""
-    from hosttune.engine.catalog import RULES_FOLDER, builtin_catalog, load_catalog
-    from hosttune.engine.compiled import builtin_documents
-    from hosttune.engine.lint import lint_faults
-    from hosttune.engine.shapes import profile_faults
-    from hosttune.engine.trusted import read_trusted
-    from hosttune.engine.yamlio import load_document
-    from hosttune.host.live import LiveReader
+    from hosttune.engine.rules.catalog import RULES_FOLDER, builtin_catalog, load_catalog
+    from hosttune.engine.rules.compiled import builtin_documents
+    from hosttune.engine.rules.lint import lint_faults
+    from hosttune.engine.rules.shapes import profile_faults
+    from hosttune.engine.rules.trusted import read_trusted
+    from hosttune.engine.rules.yamlio import load_document
+    from hosttune.host.reading.live import LiveReader
 
     documents: list[YamlFile] = [one for one in builtin_documents() if not one.name.startswith("profiles/")]
     faults = [fault for document in documents for fault in lint_faults(document)]
@@ -61,9 +61,9 @@ def lint_all() -> tuple[int, list[Fault]]:
 
 def source_of(rule: Rule, reader: Reader) -> str:
     """The file of a rule as it was written; of one of ours its cases too, where the checkout is there."""
-    from hosttune.engine.catalog import RULES_FOLDER
-    from hosttune.engine.trusted import path_on, read_trusted
-    from hosttune.host.cleaned import make_safe
+    from hosttune.engine.rules.catalog import RULES_FOLDER
+    from hosttune.engine.rules.trusted import path_on, read_trusted
+    from hosttune.host.masking.cleaned import make_safe
     from hosttune.textfiles import checkout_text, own_file
 
     if not rule.is_builtin:
@@ -87,8 +87,8 @@ def new_rule(rule: str, kind: str | None) -> dict[str, str]:
     """
     from hosttune import __version__
     from hosttune.cli.rule_frame import frame_rule
-    from hosttune.engine.catalog import builtin_catalog
-    from hosttune.engine.lint import checked_rule
+    from hosttune.engine.rules.catalog import builtin_catalog
+    from hosttune.engine.rules.lint import checked_rule
 
     rules = builtin_catalog().rules
     if rule in rules:
@@ -106,7 +106,7 @@ def new_rule_text(files: dict[str, str]) -> str:
 
 def write_new(folder: str, files: dict[str, str]) -> list[Path]:
     """Write the files into `folder`; refuses all of them when one exists."""
-    from hosttune.host.output import save
+    from hosttune.host.writing.output import save
 
     paths = [Path(folder, name) for name in files]
     for path in paths:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.engine.lint import PLACEHOLDER
+from hosttune.engine.rules.lint import PLACEHOLDER
 from hosttune.errors import HosttuneError
 from hosttune.resources import wish_kinds
 from hosttune.resources.base import NUMERIC
@@ -12,7 +12,7 @@ from hosttune.resources.base import NUMERIC
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hosttune.engine.rule import Rule
+    from hosttune.engine.rules.rule import Rule
     from hosttune.resources.base import FieldSpec, WishKind
 
 _HEAD = """\

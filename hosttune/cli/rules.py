@@ -117,7 +117,7 @@ def doc(
     """Write the index of the rules, or the page of one."""
     del diagnosis
     from hosttune.cli.common import say
-    from hosttune.engine.catalog import builtin_catalog
+    from hosttune.engine.rules.catalog import builtin_catalog
     from hosttune.errors import HosttuneError
     from hosttune.views.custom_doc import custom_rules_reference
     from hosttune.views.rules_doc import rule_document, rules_index

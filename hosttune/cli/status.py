@@ -20,12 +20,12 @@ def status(
     Exit status: 0 jobs may start, 1 not yet, 2 trouble. With --wait that of the trial: 0 none, or it was confirmed;
     1 it was rolled back; 2 the rollback failed.
     """
-    from hosttune.actions.journal import boot_id
-    from hosttune.actions.ready import gate_units, missing_metrics, read_state
+    from hosttune.actions.gate.ready import gate_units, missing_metrics, read_state
+    from hosttune.actions.journal.journal import boot_id
     from hosttune.cli.common import open_page, open_screen, open_way_back, require_root, say, write_json
     from hosttune.cli.options import HostOptions
     from hosttune.cli.trial import look_at_trial
-    from hosttune.engine.ready import read_outlook, state_to_json
+    from hosttune.engine.decide.ready import read_outlook, state_to_json
     from hosttune.host import open_reader
     from hosttune.views.masking import mask_data
     from hosttune.views.prometheus import render_metrics

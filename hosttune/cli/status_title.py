@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import sys
 
-from hosttune.host.cleaned import clean
 from hosttune.host.console import has_title
+from hosttune.host.masking.cleaned import clean
 
 _KEEP, _GIVE_BACK = "\x1b[22;2t", "\x1b]2;\x07\x1b[23;2t"
 _MOST = 120  # characters

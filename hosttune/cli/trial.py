@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hosttune.actions.examine import Session
-    from hosttune.actions.journal_lines import Run
-    from hosttune.actions.trial_state import TrialRun
+    from hosttune.actions.journal.lines import Run
+    from hosttune.actions.trial.state import TrialRun
     from hosttune.facts.losses import Loss
     from hosttune.host.door import Reader
     from hosttune.views.page import Page
@@ -40,7 +40,7 @@ class SeenTrial:
 
     @property
     def exit_status(self) -> int:
-        from hosttune.actions.trial_state import TrialState
+        from hosttune.actions.trial.state import TrialState
 
         state = self.word or (self.found.state.value if self.found else "")
         return 0 if not self.is_any else 2 if state == TrialState.FAILED.value else 1
@@ -90,8 +90,8 @@ def trial(
 
 def look_at_trial(reader: Reader, open_session: Callable[[], Session], *, wait: bool) -> SeenTrial:
     """What is on trial, after its end if it is waited for; a session is opened only to find what stopped working."""
-    from hosttune.actions.journal import read_journal
-    from hosttune.actions.trial import look_for_losses
+    from hosttune.actions.journal.journal import read_journal
+    from hosttune.actions.trial.trial import look_for_losses
     from hosttune.cli.common import tell
     from hosttune.errors import HosttuneError
 
@@ -112,7 +112,7 @@ def look_at_trial(reader: Reader, open_session: Callable[[], Session], *, wait: 
 
 
 def _read(reader: Reader) -> TrialRun | None:
-    from hosttune.actions.trial_state import read_trial
+    from hosttune.actions.trial.state import read_trial
     from hosttune.errors import HosttuneError
     from hosttune.facts.base import UnknownFact
 

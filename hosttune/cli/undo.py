@@ -66,7 +66,7 @@ def undo(
 
     from hosttune.actions.left_program import remove_idle_program
     from hosttune.actions.run import open_for_change
-    from hosttune.actions.trial import begin_to_take_back, on_trial_to_undo, taken_back
+    from hosttune.actions.trial.trial import begin_to_take_back, on_trial_to_undo, taken_back
     from hosttune.actions.undo import undo as carry_out
 
     common.require_rights(look, show, [*words, "--yes", *common.spell_expectation(expect)])

@@ -98,7 +98,7 @@ def _refuse_unused(*rows: tuple[str, object, object, str]) -> None:
 def _check(words: list[str] | None, output: str | None, plot: str | None, show: DisplayOptions) -> None:
     """Refuse, before anything is started, what cannot be granted afterwards."""
     from hosttune.errors import HosttuneError
-    from hosttune.host.output import check_writable
+    from hosttune.host.writing.output import check_writable
 
     if words and show.is_json and not output:
         raise HosttuneError("standard output belongs to the command", hint="--format json --output FILE")
@@ -156,8 +156,8 @@ def _report(seen: WatchEnd, show: DisplayOptions, output: str | None, plot: str 
     from hosttune.cli.common import open_page, say, tell, tell_lines
     from hosttune.codec import dump_json
     from hosttune.errors import HosttuneError
-    from hosttune.host.live import LiveReader
-    from hosttune.host.output import save
+    from hosttune.host.reading.live import LiveReader
+    from hosttune.host.writing.output import save
     from hosttune.views.masking import mask_data
     from hosttune.views.measure.watch import watch_json, watch_text
 

@@ -16,7 +16,7 @@ def end_within(path: str, budget_s: float | None, act: Callable[[], int], *, gra
     from hosttune.cli.ending import run_command
     from hosttune.errors import HosttuneError
     from hosttune.host.apart import run_apart
-    from hosttune.host.named import ANSWER_S, can_hang, require_answer, served_mounts
+    from hosttune.host.reading.named import ANSWER_S, can_hang, require_answer, served_mounts
 
     if not can_hang(path):
         return act()

@@ -1,1 +1,1 @@
-"""Deciding, purely: catalogue, policy, expressions, evaluation, comparison, plan."""
+"""Deciding, purely, in rooms: expressions, rules, policy, decide, fleet. Each knows only those before it."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.placed import Placed
 from hosttune.facts.reading import names_in
-from hosttune.host.effort import EFFORT
+from hosttune.host.reading.effort import EFFORT
 from hosttune.lines import LineNumbers
 from hosttune.regex import regex
 

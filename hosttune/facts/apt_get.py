@@ -45,9 +45,9 @@ _UNKNOWN_NAME = regex(r"Unable to locate package|has no installation candidate|C
 class PackageStep(Fact):
     """One package in a transaction; `before` is empty for a new one, `after` for one that is removed."""
 
-    name: str
-    before: str
-    after: str
+    name: str  # of the package
+    before: str  # the version that is installed; empty: none is
+    after: str  # the version that is to be installed; empty: it is removed
     origin: str = ""  # where the new version comes from: Ubuntu:24.04/noble-updates
 
 
@@ -59,31 +59,35 @@ class Transaction(Fact):
     `cache` (of downloaded packages) or `nowhere`; a name without an entry was not asked for.
     """
 
-    steps: tuple[PackageStep, ...]
-    download_bytes: int | None = None
+    steps: tuple[PackageStep, ...]  # what is installed, updated and removed, in apt's order
+    download_bytes: int | None = None  # what apt would fetch; None where it does not say
     growth_bytes: int = (
         0  # how much more it takes on the disk afterwards, as apt says; 0 where it takes less, or apt does not say
     )
-    error: str = ""
-    downgraded: tuple[str, ...] = ()
+    error: str = ""  # what apt says where it refuses; empty otherwise
+    downgraded: tuple[str, ...] = ()  # names of packages that get an older version
     automatic: frozenset[str] = frozenset()  # of those that would be replaced or removed: came along, as apt-mark(8)
-    old: Mapping[str, str] = field(default_factory=dict)
+    old: Mapping[str, str] = field(default_factory=dict)  # name -> the version that is installed now
     unmet: tuple[str, ...] = ()  # of an error: the packages that others depend on and that would not come
 
     @property
     def knows_no_such_package(self) -> bool:
+        """Whether apt refuses because no archive has a package of such a name."""
         return _UNKNOWN_NAME.search(self.error) is not None
 
     @property
     def before(self) -> dict[str, str]:
+        """Name -> old version, of what is updated or removed."""
         return {step.name: step.before for step in self.steps if step.before}
 
     @property
     def after(self) -> dict[str, str]:
+        """Name -> new version, of what is installed or updated."""
         return {step.name: step.after for step in self.steps if step.after}
 
     @property
     def removed(self) -> tuple[PackageStep, ...]:
+        """The steps that only remove."""
         return tuple(step for step in self.steps if not step.after)
 
 

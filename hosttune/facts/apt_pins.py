@@ -34,12 +34,13 @@ class Pin(Fact):
 
     packages: tuple[str, ...]  # as it names them: nvidia-*, /regex/, src:NAME; `*` for every package
     pin: str  # release o=NVIDIA; version 580.*; origin developer.download.nvidia.com
-    priority: int
-    path: str
+    priority: int  # Pin-Priority, as apt_preferences(5) explains it: below 0 never, above 1000 even a downgrade
+    path: str  # the file of preferences
     line: int  # of its Package field, from 1
 
     @property
     def place(self) -> str:
+        """Its file and line: /etc/apt/preferences.d/x:3."""
         return f"{self.path}:{self.line}"
 
     @property

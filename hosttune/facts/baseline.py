@@ -53,8 +53,8 @@ class Learned:
 class Growth(Fact):
     """A counter, and what was added since it was learned."""
 
-    name: str
-    grown: int
+    name: str  # the thing that is counted
+    grown: int  # by how much it has grown since the host was learned
     days: float  # in which it did, 1 at least
     before_a_day: float  # on an average day before; 0 where no one knows
     usual_a_day: float  # what no one has to look at

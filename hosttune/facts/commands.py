@@ -53,7 +53,7 @@ class BootValue(Fact):
     """One kernel value that a command sets at boot."""
 
     path: str  # below /proc/sys or /sys; may hold wildcards
-    value: str
+    value: str  # what the command sets it to
     place: str  # nv-cpu-governor.service (/usr/lib/systemd/system/nv-cpu-governor.service:9)
 
 

@@ -46,13 +46,14 @@ _WORD = regex(r""""([^"]*)"|'([^']*)'|(\S+)""")
 class Variable(Fact):
     """One assignment in one file."""
 
-    name: str
+    name: str  # of the variable
     value: str  # as it is there, without its quotes: `$HOME/x` is not expanded
     place: str  # /etc/environment:3
     scope: str  # session | service | nccl: who gets it
 
     @property
     def shown(self) -> str:
+        """Name, value and the place that sets it, in one text."""
         return f"{self.name}={self.value} ({self.place})"
 
 

@@ -14,7 +14,7 @@ from hosttune.facts.base import Fact, UnknownFact, lazy, make_shared
 from hosttune.facts.lookups import Lookup, small_text
 from hosttune.facts.reading import day_of, if_absent, require_sure
 from hosttune.frozen import frozen
-from hosttune.host.secrets import is_secret_file
+from hosttune.host.masking.secrets import is_secret_file
 from hosttune.values import ABSENT, Absent
 
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ _ROOTS = ("/etc/", "/usr/", "/run/", "/lib/")
 class ConfigFile(Fact):
     """One file. Of one that does not exist there are no lines."""
 
-    path: str
-    exists: bool
+    path: str  # the file
+    exists: bool  # whether the file is there
     lines: tuple[str, ...]  # that say something: not empty, no `#` comment, without the blanks around them
 
 

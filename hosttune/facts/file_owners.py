@@ -59,7 +59,7 @@ _DEFAULTS = frozenset({"the cloud image", "the installer (curtin)"})  # tools th
 class FileOwner(Fact):
     """Whose one file is."""
 
-    path: str
+    path: str  # the file
     name: str  # in words: the package procps, Ansible, the distribution, the administrator
     kind: str  # package, configuration (of a package, in /etc), unpackaged (in /usr/lib), tool, runtime (in /run),
     # hosttune, administrator

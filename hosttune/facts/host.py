@@ -25,7 +25,7 @@ from hosttune.facts.reading import (
 from hosttune.facts.virtualization import Dmi, cloud_of, hypervisor_of, read_dmi
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
-from hosttune.host.machine_id import machine_id_hash
+from hosttune.host.reading.machine_id import machine_id_hash
 from hosttune.values import ABSENT, Answer, Unreadable
 
 if TYPE_CHECKING:
@@ -46,20 +46,20 @@ _MOUNTERS = ("/etc/init.d/mountall.sh", "/etc/init.d/localmount")  # Debian's in
 class Host(Fact):
     """The machine and how it boots. Under an alternate root only what files tell is known."""
 
-    hostname: str
+    hostname: str  # the name of the host
     machine_id_hash: str  # 16 hex digits of SHA-256; empty where the machine has no id yet
-    boot_id: str
-    is_container: bool
+    boot_id: str  # changes at each boot
+    is_container: bool  # this system runs in a container
     container: str  # empty, or docker, podman, lxc, systemd-nspawn, kubernetes, wsl ...; other where nothing names it
     container_evidence: tuple[str, ...]  # sentences: what says container, what says host, which wins
-    is_vm: bool
+    is_vm: bool  # it is a virtual machine
     hypervisor: str  # empty on bare metal, or kvm, qemu, vmware, microsoft, xen, amazon, firecracker ...; unknown
-    is_wsl: bool
+    is_wsl: bool  # it runs in the Windows Subsystem for Linux
     has_systemd: bool  # it runs now (sd_booted(3)); under an alternate root: /sbin/init is systemd
     mounts_fstab: bool  # something is known that mounts at boot what fstab says: systemd, sysvinit, OpenRC
     init: str  # the name of process 1
     boot_loader: str  # grub | systemd-boot | none | unknown
-    is_uefi: bool
+    is_uefi: bool  # it was started by UEFI
     secure_boot: bool | None  # None where the firmware has no Secure Boot
     cloud: str  # empty, or aws, azure, gcp, oracle ...
     product: str  # the model, as the firmware calls it

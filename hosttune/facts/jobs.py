@@ -2,7 +2,8 @@
 
 A DataLoader's worker is a fork of its rank and inherits the open GPU devices, so of a tree of GPU processes the
 topmost is the rank. CPUs: sched_setaffinity(2), and cpu.max of the control group and those above it
-(kernel: Documentation/admin-guide/cgroup-v2.rst). Of environments only names of a fixed list are known (host/proc.py).
+(kernel: Documentation/admin-guide/cgroup-v2.rst). Of environments only names of a fixed list are known
+(host/processes/proc.py).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from hosttune.facts.base import Fact, lazy, make_shared, make_unread
 from hosttune.facts.processes import container_of
 from hosttune.facts.reading import hint, require_known
 from hosttune.frozen import frozen
-from hosttune.host.bounded import CUT
+from hosttune.host.reading.bounded import CUT
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
@@ -46,9 +47,9 @@ class Rank(Fact):
     """One process that computes on a GPU, with the processes that it forked."""
 
     name: str  # python (4711)
-    pid: int
-    user: str
-    is_python: bool
+    pid: int  # the number of the process
+    user: str  # whose process it is: a name, or a number that no name belongs to
+    is_python: bool  # a Python interpreter
     is_contained: bool  # it runs in a container
     workers: int  # processes that it forked and that have its GPU open
     cpus: float  # that it may use: affinity, and the quota of its control groups; 0 where that is not known

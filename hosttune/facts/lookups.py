@@ -13,7 +13,7 @@ from hosttune.facts.base import Fact, UnknownFact, lazy, make_shared
 from hosttune.facts.globs import fits_glob
 from hosttune.facts.reading import read_text
 from hosttune.frozen import frozen
-from hosttune.host.secrets import is_secret_file
+from hosttune.host.masking.secrets import is_secret_file
 from hosttune.numbers import parse_whole
 from hosttune.regex import regex
 from hosttune.values import ABSENT, Absent
@@ -43,8 +43,8 @@ class Lookup(dict[str, T]):
 class Attribute(Fact):
     """One value of the kernel. Of one that does not exist everything but that is unknown."""
 
-    name: str
-    exists: bool
+    name: str  # the key or the path that was asked for
+    exists: bool  # whether the kernel has it
     text: str  # without the blanks and the line feed around it
 
     @property

@@ -80,7 +80,7 @@ _PROGRAMS = ("coredump.conf", "journald.conf", "logind.conf", "oomd.conf", "slee
 class LostFile(Fact):
     """What one file of an administrator says in vain, to one other file."""
 
-    path: str
+    path: str  # the file whose settings do not come into force
     settings: tuple[str, ...]  # as a person writes them: vm.swappiness = 10
     lines: tuple[int, ...]  # of that file, one for each
     owner: str  # whose it is: the administrator, Ansible ...

@@ -64,8 +64,8 @@ _OF_DGX = regex(r"dgx-.*|nv-(?!codec-headers).*|nvidia-.*-disable")
 class ConfigurationManager(Fact):
     """One that is present, and the sentence that says how we know."""
 
-    name: str
-    evidence: str
+    name: str  # as rules write it in yields_to: tuned, puppet ...
+    evidence: str  # what shows that it is in use
 
 
 @frozen
@@ -79,7 +79,7 @@ class Managers(Fact):
     gpu_operator: bool  # the NVIDIA GPU Operator manages driver or toolkit of this node
     kubelet: bool  # the machine is a Kubernetes node
     slurm: bool  # the machine is a Slurm compute node
-    tuned_profile: str
+    tuned_profile: str  # the active profile of TuneD; empty where it has none
     tuned_sysctl_values: Mapping[str, str]  # by keys as sysctl(8) prints them, in TuneD's words (`>4096`)
     tuned_sysfs_values: Mapping[str, str]  # by patterns of files below /sys
     tuned_at_boot: bool  # TuneD starts with the machine

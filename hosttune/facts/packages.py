@@ -42,10 +42,10 @@ class Package(Fact):
     """One package. `status` is dpkg's package state; one that is only half there, that dpkg wants installed again
     (reinst-required), or that is removed and not purged (config-files), is not installed."""
 
-    name: str
+    name: str  # without the architecture
     version: str  # empty unless dpkg knows one
-    is_installed: bool
-    is_held: bool
+    is_installed: bool  # dpkg has it installed and configured
+    is_held: bool  # apt-mark hold
     status: str  # installed, config-files, half-configured ...; not-installed where dpkg does not know the name
 
     @property

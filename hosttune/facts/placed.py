@@ -15,7 +15,7 @@ _DISTRIBUTION = ("/usr/lib/", "/lib/")
 class Placed(Fact):
     """A value, and who gives it."""
 
-    value: str
+    value: str  # as the file writes it
     path: str  # the file; where it is none, in words what gives it: the kernel command line: WORD
     line: int = 0  # from 1; 0 where it is no file
 

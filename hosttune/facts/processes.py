@@ -15,9 +15,9 @@ from hosttune.facts.base import Fact, UnknownFact, lazy, make_shared
 from hosttune.facts.lookups import Lookup
 from hosttune.facts.reading import if_absent
 from hosttune.frozen import frozen
-from hosttune.host.bounded import CUT
 from hosttune.host.door import CONTAINED, FIRST_PERSON
-from hosttune.host.effort import EFFORT
+from hosttune.host.reading.bounded import CUT
+from hosttune.host.reading.effort import EFFORT
 from hosttune.regex import regex
 
 if TYPE_CHECKING:

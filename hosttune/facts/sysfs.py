@@ -15,7 +15,7 @@ from hosttune.facts.base import Fact, UnknownFact
 from hosttune.facts.lookups import Attribute, Lookup, fits_parts, make_attribute, small_text
 from hosttune.facts.reading import hint, is_there, names_in
 from hosttune.frozen import frozen
-from hosttune.host.effort import EFFORT
+from hosttune.host.reading.effort import EFFORT
 from hosttune.regex import regex
 
 if TYPE_CHECKING:

@@ -23,9 +23,9 @@ from hosttune.facts.processes import (
 )
 from hosttune.facts.reading import require_known
 from hosttune.frozen import frozen
-from hosttune.host.bounded import CUT
 from hosttune.host.door import Completed, Stat
-from hosttune.host.mountinfo import parse
+from hosttune.host.reading.bounded import CUT
+from hosttune.host.reading.mountinfo import parse
 from hosttune.regex import regex
 from hosttune.values import ABSENT, TooLong, Unreadable
 
@@ -79,9 +79,9 @@ _PRIVILEGED = frozenset({"kmsg", "mem"})
 class GpuProcess(Fact):
     """A process that may compute on a GPU."""
 
-    pid: int
-    user: str
-    name: str
+    pid: int  # the number of the process
+    user: str  # whose process it is
+    name: str  # of its program
     command: str  # arguments, secrets masked
     swap_bytes: int = 0  # of its memory, how much is in swap
     gpus: tuple[str, ...] = ()  # its device nodes: /dev/nvidia0

@@ -23,17 +23,17 @@ def open_reader(*, root: str | None = None, host: str | None = None, hardware: s
     if host and (root or hardware):
         raise HosttuneError("--host cannot be combined with --root or --hardware", hint="a record has its own hardware")
     if host:
-        from hosttune.host.record import read_record
+        from hosttune.host.record.record import read_record
 
         return read_record(host)
     folder = _find_image(root)
     if hardware and not folder:
         raise HosttuneError("--hardware needs --root", hint="to look at a record alone: --host RECORD")
     if folder:
-        from hosttune.host.rooted import RootReader
+        from hosttune.host.reading.rooted import RootReader
 
         return RootReader(folder, _find_hardware(hardware))
-    from hosttune.host.live import LiveReader
+    from hosttune.host.reading.live import LiveReader
 
     _leave_callers_place()
     return LiveReader()
@@ -42,10 +42,10 @@ def open_reader(*, root: str | None = None, host: str | None = None, hardware: s
 def open_writer(*, root: str | None = None, hardware: str | None = None) -> Writer:
     """As `open_reader`, for `apply` and `undo`. A record cannot be changed."""
     if folder := _find_image(root):
-        from hosttune.host.rooted import RootWriter
+        from hosttune.host.reading.rooted import RootWriter
 
         return RootWriter(folder, _find_hardware(hardware))
-    from hosttune.host.live import LiveWriter
+    from hosttune.host.reading.live import LiveWriter
 
     _leave_callers_place()
     return LiveWriter()
@@ -63,11 +63,11 @@ def _find_image(root: str | None) -> str | None:
     """The folder whose files are another system than the one that runs here; None for that one. Raises HosttuneError
     for a folder that holds no system.
     """
-    from hosttune.host.running import is_running_root
+    from hosttune.host.reading.running import is_running_root
 
     if root is None or (os.path.realpath(root) == "/" and os.path.samefile(root, "/")):
         return None if is_running_root() else "/"
-    from hosttune.host.rooted import check_system
+    from hosttune.host.reading.rooted import check_system
 
     check_system(root)
     return root
@@ -76,6 +76,6 @@ def _find_image(root: str | None) -> str | None:
 def _find_hardware(path: str | None) -> Reader | None:
     if path is None:
         return None
-    from hosttune.host.record import read_record
+    from hosttune.host.record.record import read_record
 
     return read_record(path)

@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
-from hosttune.host.bounded import head_text
 from hosttune.host.pager import switch_pager_off
 from hosttune.host.progress import end_progress
+from hosttune.host.reading.bounded import head_text
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -48,7 +48,7 @@ def run_apart(act: Callable[[], int], seconds: float | None) -> int | None:
     if child == 0:
         code = 1
         try:
-            from hosttune.host.confined_child import die_with_parent
+            from hosttune.host.processes.confined_child import die_with_parent
 
             die_with_parent()
             os.setpgid(0, 0)  # a signal of the terminal comes once, from its parent

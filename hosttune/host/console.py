@@ -1,5 +1,5 @@
 """The terminal, the environment and the command line of this very process, its end, and the files that its user names
-to be read (those that are written: `host/output.py`).
+to be read (those that are written: `host/writing/output.py`).
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def load(path: str) -> str:
 
 def load_bytes(path: str) -> bytes:
     """A file that the user named, as it is; `-` is standard input. Raises HosttuneError."""
-    from hosttune.host.named import read_named, reason_of
+    from hosttune.host.reading.named import read_named, reason_of
 
     name = "standard input" if path == "-" else path
     try:

@@ -13,7 +13,7 @@ from typing import Literal, Protocol, TypeAlias
 
 from hosttune.errors import Refused
 from hosttune.frozen import frozen
-from hosttune.host.cleaned import Cleaned
+from hosttune.host.masking.cleaned import Cleaned
 from hosttune.values import Absent, Answer, FileValue
 
 FileType: TypeAlias = Literal["file", "directory", "link", "block", "character", "fifo", "socket"]
@@ -126,7 +126,7 @@ class Process:
     started_at: float  # seconds since the epoch
     parent: int = 0  # its parent's pid
     cpus: int = 0  # how many it may run on; 0 where that is not known
-    variables: tuple[str, ...] = ()  # NAME=value of its environment, of known names alone (host/proc.py)
+    variables: tuple[str, ...] = ()  # NAME=value of its environment, of known names alone (host/processes/proc.py)
     uid: int = -1  # of the user with whose rights it runs; -1 where that is not known, as in records of before
     program: str = ""  # path of its executable, of root or the system; in a container of root's behind CONTAINED
 
@@ -288,7 +288,9 @@ class Writer(Reader, Protocol):
         ...
 
     def publish(self, path: str, new: FileValue | Absent) -> None:
-        """Write a file that programs of others read, whole, or take it away; its folder is there (host/output.py)."""
+        """Write a file that programs of others read, whole, or take it away; its folder is there
+        (host/writing/output.py).
+        """
         ...
 
     def log(self, message: Cleaned, message_id: str = "") -> None:

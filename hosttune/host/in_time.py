@@ -20,8 +20,8 @@ from contextlib import suppress
 from threading import Event, Lock, Thread, current_thread
 
 from hosttune.frozen import frozen
-from hosttune.host import lock
-from hosttune.host.bounded import head_text
+from hosttune.host.reading.bounded import head_text
+from hosttune.host.writing import lock
 
 _HEAD = struct.Struct("=I")
 _TO_DIE_S = 1.0  # what signal 9 does not end in this time is held by the kernel

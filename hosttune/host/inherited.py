@@ -11,7 +11,7 @@ import sys
 from contextlib import suppress
 
 from hosttune.errors import Refused
-from hosttune.host.running import has_own_network
+from hosttune.host.reading.running import has_own_network
 
 # With them a look or a write ends half-way: setrlimit(2).
 _ENDING = ("RLIMIT_AS", "RLIMIT_CPU", "RLIMIT_DATA", "RLIMIT_FSIZE")
@@ -27,7 +27,7 @@ def require_utf8() -> None:
 
 def lift_limits() -> None:
     """With root's rights, take off the limits with which work on the host would end half-way; programs inherit that.
-    A job that hosttune starts has its own (host/job_limits.py)."""
+    A job that hosttune starts has its own (host/processes/job_limits.py)."""
     if os.geteuid() != 0:
         return
     import resource

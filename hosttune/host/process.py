@@ -20,7 +20,7 @@ from hosttune.frozen import frozen
 from hosttune.host.console import write_to_stderr
 from hosttune.host.door import Completed
 from hosttune.host.progress import show_progress, waiting_for
-from hosttune.host.stopping import handed_on
+from hosttune.host.writing.stopping import handed_on
 from hosttune.regex import regex
 from hosttune.values import ABSENT, Absent
 
@@ -81,7 +81,7 @@ def locate(program: str) -> str | Absent:
 
 
 def _is_trusted(path: str) -> bool:
-    from hosttune.host.code_owner import owner_of_file
+    from hosttune.host.processes.code_owner import owner_of_file
 
     return os.geteuid() != 0 or owner_of_file(path) == 0
 

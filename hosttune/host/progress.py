@@ -129,7 +129,7 @@ def show_progress(what: str, *, about_s: float = 0, most_s: float = 0, stop: str
 def note_step(text: str) -> None:
     """What is done now, as the line shows it next. Cheap to call often."""
     if line := _get_line():
-        from hosttune.host.cleaned import clean
+        from hosttune.host.masking.cleaned import clean
 
         line.step = clean(text)
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from hosttune.facts.cpu.cpu import GROUPS, Quota, parse_cpu_max, parse_groups, walk_upwards
 from hosttune.frozen import frozen
-from hosttune.host.bounded import head_text
+from hosttune.host.reading.bounded import head_text
 
 
 @frozen

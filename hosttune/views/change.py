@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.host.cleaned import clean
+from hosttune.host.masking.cleaned import clean
 from hosttune.regex import regex
 from hosttune.resources import describe_place, kind_of
 from hosttune.values import ABSENT, Action, Activation, FileValue, Unreadable

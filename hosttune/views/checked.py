@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import TYPE_CHECKING
 
-from hosttune.engine.policy import NO_DRAINS, Drains
+from hosttune.engine.policy.policy import NO_DRAINS, Drains
 from hosttune.facts.inventory import NO_DRIVER, UNKNOWN, Inventory
 from hosttune.frozen import frozen
-from hosttune.host.cleaned import clean
+from hosttune.host.masking.cleaned import clean
 from hosttune.textfiles import rule_page
 from hosttune.values import Plan, Risk
 from hosttune.views.page import Page
@@ -17,7 +17,7 @@ from hosttune.views.page import Page
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from hosttune.engine.rule import Rule
+    from hosttune.engine.rules.rule import Rule
 
 
 @frozen

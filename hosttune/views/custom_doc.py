@@ -5,10 +5,10 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from hosttune.engine.expression_helpers import CONSTANTS, HELPERS
-from hosttune.engine.expression_hints import fields_of, name_type, value_of
-from hosttune.engine.lint import fact_types
-from hosttune.engine.shapes import PARAM, WORDED, rule_shape
+from hosttune.engine.expressions.helpers import CONSTANTS, HELPERS
+from hosttune.engine.expressions.hints import fields_of, name_type, value_of
+from hosttune.engine.rules.lint import fact_types
+from hosttune.engine.rules.shapes import PARAM, WORDED, rule_shape
 from hosttune.facts import MODULES
 from hosttune.resources import wish_kinds
 from hosttune.views.markdown import make_cell, table_lines
@@ -16,7 +16,7 @@ from hosttune.views.markdown import make_cell, table_lines
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from hosttune.engine.schema import TableSpec
+    from hosttune.engine.rules.schema import TableSpec
     from hosttune.resources.base import WishKind
 
 BEGIN, END = "<!-- reference:begin -->\n", "<!-- reference:end -->\n"

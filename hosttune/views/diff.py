@@ -6,7 +6,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from hosttune.codec import to_json
-from hosttune.host.cleaned import clean
+from hosttune.host.masking.cleaned import clean
 from hosttune.verdict_words import STATES
 from hosttune.views.comparison import DifferenceKind, files_of, set_by
 from hosttune.views.document import Document, Item, Items, Say, Section, render_documents

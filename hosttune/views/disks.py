@@ -11,7 +11,7 @@ from hosttune.facts.storage.fstab_lines import PATH
 from hosttune.facts.storage.mounts import is_network
 from hosttune.facts.storage.sources import names_device, plain_source, sources_of
 from hosttune.frozen import frozen
-from hosttune.host.cleaned import clean
+from hosttune.host.masking.cleaned import clean
 from hosttune.resources.storage.fstab_boot import look_at_boot_lines
 from hosttune.resources.storage.mount_causes import MountCauses
 from hosttune.values import Unreadable

@@ -17,7 +17,7 @@ from hosttune.codec import FORMAT_VERSION
 from hosttune.facts.base import UnknownFact, get_raw, known_items
 from hosttune.facts.inventory import UNTOLD_DRIVER
 from hosttune.frozen import frozen
-from hosttune.host.cleaned import clean
+from hosttune.host.masking.cleaned import clean
 from hosttune.views.record_gaps import gaps_text, missing_answer
 from hosttune.views.terminal import align_columns, wrap_step, wrap_text
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hosttune.codec import FORMAT_VERSION, to_json
-from hosttune.engine.evaluate import evaluate, names_of
+from hosttune.engine.decide.evaluate import evaluate, names_of
 from hosttune.facts.own_tables import FOLDER, read_own_table
 from hosttune.frozen import frozen
-from hosttune.host.cleaned import clean
+from hosttune.host.masking.cleaned import clean
 from hosttune.resources.steps import CommandLine
 from hosttune.textfiles import rule_page
 from hosttune.values import Verdict
@@ -39,9 +39,9 @@ from hosttune.views.wording import Wording
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from hosttune.engine.catalog import Catalog
-    from hosttune.engine.policy import Policy
-    from hosttune.engine.rule import Rule
+    from hosttune.engine.policy.policy import Policy
+    from hosttune.engine.rules.catalog import Catalog
+    from hosttune.engine.rules.rule import Rule
     from hosttune.facts import Facts
     from hosttune.resources.base import Wish
     from hosttune.values import Finding
@@ -65,6 +65,7 @@ class Explained:
     findings: tuple[Finding, ...] = ()
     wishes: tuple[Wish, ...] = ()
     chosen: str = ""  # which profile, policy file and sections are in force
+    has_policy: bool = False  # a file decides that
     page: str = ""  # the URL of the page about it
 
     @property
@@ -109,7 +110,7 @@ def explain_rule(
     is_settled = bool(wishes) or any(one.verdict in settled for one in own)
     wording = Wording(params, names_of(rule, facts, params, policy.declared) if is_settled else None)
     page = rule_page(rule.id) if rule.is_builtin else ""
-    return Explained(rule, wording, profiles_of(rule, catalog), own, wishes, chosen, page)
+    return Explained(rule, wording, profiles_of(rule, catalog), own, wishes, chosen, bool(policy.source), page)
 
 
 def profiles_of(rule: Rule, catalog: Catalog) -> tuple[str, ...]:
@@ -274,7 +275,7 @@ def _describe_here(one: Explained, page: Page) -> Iterator[Block]:
         changes = [] if page.folds else [diff_of(change) for finding in own for change in finding.changes]
         for section in make_sections((group,), own, replace(page, is_verbose=True)):
             yield replace(section, blocks=(*section.blocks, *changes))
-    if one.chosen and not page.is_terse:
+    if one.chosen and (one.has_policy or not page.is_terse):
         yield Say(clean(one.chosen), is_hanging=True)
 
 

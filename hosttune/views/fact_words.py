@@ -4,20 +4,20 @@ that a meaning is once.
 
 from __future__ import annotations
 
+import ast
 import inspect
+import io
 import re
+import tokenize
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from hosttune.engine.expression_hints import describe
-from hosttune.facts import MODULES
-from hosttune.regex import regex
+from hosttune.engine.expressions.hints import describe, fields_of, item_of, value_of
+from hosttune.facts import MODULES, Fact
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-_FIELD = regex(r"    (\w+): .*?  # (.+)", re.DOTALL)
 
 
 def describe_subject(subject: str) -> str:
@@ -41,14 +41,40 @@ def field_words(subject: str, kind: Any) -> dict[str, tuple[str, str]]:
 
 @cache
 def read_meanings(kind: type) -> Mapping[str, str]:
-    """Field -> what it means, of those that say it."""
-    found: dict[str, str] = {}
+    """Field or property -> what it means. Of a list or a mapping of facts that says nothing itself: what one of them
+    is.
+    """
+    hints = fields_of(kind)
+    found = {name: _describe_items(hint) for name, hint in hints.items()}
     for owner in reversed(kind.__mro__):
-        if not owner.__module__.startswith("hosttune.facts."):
-            continue
-        lines = inspect.getsource(owner).splitlines()
-        found |= {match[1]: match[2] for line in lines if (match := _FIELD.fullmatch(line))}
-        found |= {name: _clean_paragraph(one.__doc__) for name, one in vars(owner).items() if isinstance(one, property)}
+        if owner.__module__.startswith("hosttune.facts."):
+            found |= _read_comments(inspect.getsource(owner))
+            own = ((name, one.__doc__) for name, one in vars(owner).items() if isinstance(one, property))
+            found |= {name: text for name, doc in own if (text := _clean_paragraph(doc))}
+    return {name: text for name, text in found.items() if text}
+
+
+def _describe_items(hint: Any) -> str:
+    item = item_of(hint) or value_of(hint)
+    return _clean_paragraph(item.__doc__) if isinstance(item, type) and issubclass(item, Fact) else ""
+
+
+def _read_comments(source: str) -> dict[str, str]:
+    """Field -> the comment beside it, on whichever of its lines."""
+    comments = {
+        token.start[0]: token.string.lstrip("# ")
+        for token in tokenize.generate_tokens(io.StringIO(source).readline)
+        if token.type == tokenize.COMMENT and not token.string.startswith("# noqa")
+    }
+    (body,) = (node.body for node in ast.parse(source).body if isinstance(node, ast.ClassDef))
+    found = {}
+    for node in body:
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            beside = (comments[line] for line in range(node.lineno, (node.end_lineno or 0) + 1) if line in comments)
+            above = (
+                comments.get(node.lineno - 1, "") if source.splitlines()[node.lineno - 2].lstrip()[:1] == "#" else ""
+            )
+            found[node.target.id] = " ".join(beside) or above
     return {name: text for name, text in found.items() if text}
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hosttune.codec import FORMAT_VERSION, to_json
-from hosttune.engine.expression_hints import fields_of
+from hosttune.engine.expressions.hints import fields_of
 from hosttune.facts.base import UnknownFact
-from hosttune.host.cleaned import clean
+from hosttune.host.masking.cleaned import clean
 from hosttune.values import Unreadable
 from hosttune.views.fact_words import describe_subject, field_words
 from hosttune.views.terminal import align_columns, wrap_text
@@ -52,7 +52,7 @@ def asked_of(fact: Any, kind: Any) -> Any:
 
 def facts_text(subjects: Mapping[str, Any], kinds: Mapping[str, Any], page: Page, *, is_short: bool = True) -> str:
     """The same data for people, each field with its type and what it means. `is_short` leaves out the tail of long
-    lists; `kinds` are the types of the subjects (hosttune.engine.lint.fact_types).
+    lists; `kinds` are the types of the subjects (hosttune.engine.rules.lint.fact_types).
     """
     blocks = []
     for subject, fields in subjects.items():

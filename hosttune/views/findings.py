@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hosttune.frozen import frozen
-from hosttune.host.cleaned import clean
+from hosttune.host.masking.cleaned import clean
 from hosttune.regex import regex
 from hosttune.values import HoldKind, Verdict
 from hosttune.verdict_words import STATES, hold_text

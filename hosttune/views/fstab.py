@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from hosttune.codec import FORMAT_VERSION
 from hosttune.facts.storage.fstab_options import decode, masked_field, masked_line, masked_text
 from hosttune.facts.storage.fstab_readers import STALE
-from hosttune.host.cleaned import make_safe
+from hosttune.host.masking.cleaned import make_safe
 from hosttune.resources.storage.fstab_lint import RemarkLevel
 from hosttune.resources.storage.fstab_plan import LineOutcome
 from hosttune.values import steps_of

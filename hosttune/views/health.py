@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hosttune.codec import FORMAT_VERSION
-from hosttune.engine.health import Fitness, HealthPoint, NodeHealth
-from hosttune.host.cleaned import clean
+from hosttune.engine.decide.health import Fitness, HealthPoint, NodeHealth
+from hosttune.host.masking.cleaned import clean
 from hosttune.verdict_words import FITNESS, NAGIOS_FIT
 from hosttune.views.document import Document, Item, Items, Say, Section, Table
 from hosttune.views.findings import refer_back, todo_items

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from hosttune.codec import FORMAT_VERSION
-from hosttune.host.cleaned import clean
+from hosttune.host.masking.cleaned import clean
 from hosttune.resources import describe_place
 from hosttune.values import Phase
 from hosttune.verdict_words import trial_text
@@ -15,8 +15,8 @@ from hosttune.views.terminal import say_count
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hosttune.actions.journal import Journal
-    from hosttune.actions.journal_lines import Run, StepId
+    from hosttune.actions.journal.journal import Journal
+    from hosttune.actions.journal.lines import Run, StepId
     from hosttune.views.document import Block
     from hosttune.views.page import Page
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hosttune.host.secrets import mask_told
+from hosttune.host.masking.secrets import mask_told
 
 
 def mask_data(data: Any) -> Any:

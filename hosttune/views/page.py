@@ -6,7 +6,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING
 
 from hosttune.frozen import frozen
-from hosttune.host.cleaned import clean
+from hosttune.host.masking.cleaned import clean
 from hosttune.regex import regex
 from hosttune.values import steps_of
 from hosttune.views.document import Medium

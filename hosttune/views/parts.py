@@ -6,14 +6,14 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from hosttune.codec import FORMAT_VERSION
-from hosttune.host.cleaned import clean
+from hosttune.host.masking.cleaned import clean
 from hosttune.resources import wish_kinds
 from hosttune.views.terminal import align_columns, say_count
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hosttune.engine.catalog import Catalog
+    from hosttune.engine.rules.catalog import Catalog
     from hosttune.views.page import Page
 
 SHARED = 2  # rules that have a condition in the same words

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hosttune.codec import FORMAT_VERSION
-from hosttune.host.cleaned import clean
+from hosttune.host.masking.cleaned import clean
 from hosttune.views.masking import mask_data
 from hosttune.views.terminal import align_columns, join_words, say_count, wrap_text
 
 if TYPE_CHECKING:
     from hosttune.actions.policy_look import PlacedPolicy
-    from hosttune.engine.policy import Policy
+    from hosttune.engine.policy.policy import Policy
     from hosttune.errors import Fault
     from hosttune.views.page import Page
 

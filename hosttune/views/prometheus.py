@@ -11,8 +11,8 @@ from collections import Counter
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from hosttune.engine.plan import waits_for_reboot
-from hosttune.host.cleaned import clean
+from hosttune.engine.decide.plan import waits_for_reboot
+from hosttune.host.masking.cleaned import clean
 from hosttune.views.summary import STANDINGS, find_worst, name_standing
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from hosttune.views.terminal import wrap_text
 
 if TYPE_CHECKING:
-    from hosttune.engine.ready import Outlook, ReadyState
+    from hosttune.engine.decide.ready import Outlook, ReadyState
 
 READY_METRICS = {
     "hosttune_ready": "1 for where the host stands between its boot and its first job.",

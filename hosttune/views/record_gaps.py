@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.host.cleaned import clean
+from hosttune.host.masking.cleaned import clean
 from hosttune.values import NOT_RECORDED, NotRecorded
 from hosttune.views.terminal import join_words, say_count
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from hosttune import quoting
 from hosttune.codec import to_json
-from hosttune.engine.health import Fitness, judge
-from hosttune.engine.plan import reboot_blockers, waits_for_reboot
-from hosttune.host.cleaned import clean
+from hosttune.engine.decide.health import Fitness, judge
+from hosttune.engine.decide.plan import reboot_blockers, waits_for_reboot
+from hosttune.host.masking.cleaned import clean
 from hosttune.values import Activation, Verdict
 from hosttune.verdict_words import STATES
 from hosttune.views.document import Document, Item, Items, Matrix, Say, Steps, Warnings, render_documents

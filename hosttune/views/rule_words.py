@@ -6,9 +6,9 @@ from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from hosttune.engine.expression_helpers import gib_text
-from hosttune.engine.expressions import Text
-from hosttune.engine.rule import Listing, Literal, Record
+from hosttune.engine.expressions.expression import Text
+from hosttune.engine.expressions.helpers import gib_text
+from hosttune.engine.rules.rule import Listing, Literal, Record
 from hosttune.facts import MODULES
 from hosttune.numbers import parse_digits
 from hosttune.resources import wish_kinds
@@ -18,7 +18,7 @@ from hosttune.values import HoldKind, steps_of
 from hosttune.views.by_hand import describe_by_hand
 
 if TYPE_CHECKING:
-    from hosttune.engine.rule import Expectation, Param, Rule, WishSpec, Written
+    from hosttune.engine.rules.rule import Expectation, Param, Rule, WishSpec, Written
     from hosttune.values import Change, Finding
     from hosttune.views.by_hand import Ways
     from hosttune.views.wording import Wording

@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hosttune.codec import FORMAT_VERSION, to_json
-from hosttune.engine.rule import Status
-from hosttune.host.cleaned import clean
+from hosttune.engine.rules.rule import Status
+from hosttune.host.masking.cleaned import clean
 from hosttune.verdict_words import KINDS
 from hosttune.views.terminal import align_columns, say_count, wrap_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from hosttune.engine.catalog import Catalog
-    from hosttune.engine.profile import Profile
-    from hosttune.engine.rule import Rule
+    from hosttune.engine.rules.catalog import Catalog
+    from hosttune.engine.rules.profile import Profile
+    from hosttune.engine.rules.rule import Rule
     from hosttune.errors import Fault
     from hosttune.views.page import Page
 

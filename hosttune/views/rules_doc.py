@@ -14,9 +14,9 @@ from hosttune.views.terminal import say_count
 from hosttune.views.wording import Wording
 
 if TYPE_CHECKING:
-    from hosttune.engine.catalog import Catalog
-    from hosttune.engine.profile import Profile
-    from hosttune.engine.rule import Rule
+    from hosttune.engine.rules.catalog import Catalog
+    from hosttune.engine.rules.profile import Profile
+    from hosttune.engine.rules.rule import Rule
 
 PAGES = "reference/rules"  # below docs/
 _PAGE = Page(medium=Medium.MARKDOWN)

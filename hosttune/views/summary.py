@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from hosttune.engine.plan import after_run, waits_for_reboot
+from hosttune.engine.decide.plan import after_run, waits_for_reboot
 from hosttune.frozen import frozen
 from hosttune.values import Activation, HoldKind, Verdict
 from hosttune.verdict_words import STATES

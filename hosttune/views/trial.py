@@ -6,9 +6,9 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from hosttune.codec import make_document, to_json
-from hosttune.engine.trial import TrialPart
+from hosttune.engine.decide.trial import TrialPart
 from hosttune.engine.trial_terms import LAST_S, span_text
-from hosttune.host.cleaned import clean
+from hosttune.host.masking.cleaned import clean
 from hosttune.values import Confirmer
 from hosttune.verdict_words import run_text, trial_text
 from hosttune.views.document import CommandBlock, Document, Item, Items, Say, Section, render_documents
@@ -17,10 +17,10 @@ from hosttune.views.terminal import say_count
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from hosttune.actions.journal_lines import Run
-    from hosttune.actions.trial import TrialEnd
-    from hosttune.actions.trial_state import TrialRun
-    from hosttune.engine.trial import TrialPlan, TriedChange
+    from hosttune.actions.journal.lines import Run
+    from hosttune.actions.trial.state import TrialRun
+    from hosttune.actions.trial.trial import TrialEnd
+    from hosttune.engine.decide.trial import TrialPlan, TriedChange
     from hosttune.facts.losses import Loss
     from hosttune.views.document import Block
     from hosttune.views.page import Page

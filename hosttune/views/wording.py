@@ -11,8 +11,8 @@ import ast
 from collections.abc import Container, Mapping
 from typing import TYPE_CHECKING, Any
 
-from hosttune.engine.expression_helpers import text_of
-from hosttune.engine.expressions import Expression
+from hosttune.engine.expressions.expression import Expression
+from hosttune.engine.expressions.helpers import text_of
 from hosttune.errors import HosttuneError
 from hosttune.facts.base import UnknownFact
 from hosttune.frozen import frozen
@@ -21,7 +21,7 @@ from hosttune.regex import regex
 from hosttune.values import steps_of
 
 if TYPE_CHECKING:
-    from hosttune.engine.expressions import Text
+    from hosttune.engine.expressions.expression import Text
 
 _TRANSPARENT = frozenset(
     {"str", "join", "gib_text", "shell_word", "sorted"}

@@ -1,8 +1,9 @@
 """What the self-contained file and the .deb carry: the package and its dependencies, in pure Python.
 
 So one file serves every machine and every Python from 3.10 on. Left out: compiled parts that only save time (PyYAML,
-MarkupSafe), rich, which typer takes where it lies but hosttune switches off, and psutil, whose fields `host/proc.py`
-reads by itself where it is missing. The dependencies are those of lock.txt, to the byte (locked.py).
+MarkupSafe), rich, which typer takes where it lies but hosttune switches off, and psutil, whose fields
+`host/processes/proc.py` reads by itself where it is missing. The dependencies are those of lock.txt, to the byte
+(locked.py).
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ def package(root: Path = ROOT) -> dict[str, bytes]:
             name = path.relative_to(folder).as_posix()
             if path.is_file() and not LEFT_OUT.search(name) and not _COMPILED.match(name):
                 found[f"{place}/{name}"] = path.read_bytes()
-    compiled = from_tree("hosttune.engine.compiled", root)
+    compiled = from_tree("hosttune.engine.rules.compiled", root)
     found["hosttune/rules/catalog.json"] = compiled.compile_catalog(root).encode()
     resources = from_tree("hosttune.resources", root)
     names = resources.module_names(str(root / "hosttune" / "resources"))

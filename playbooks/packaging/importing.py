@@ -66,7 +66,7 @@ def store(archive: str, folder: str) -> None:
     """Keep what was compiled. Where that cannot be nothing is said: it is only a cache."""
     if not Importer.is_new:
         return
-    from hosttune.host.kept import keep
+    from hosttune.host.reading.kept import keep
 
     body = marshal.dumps(Importer.kept)
     keep(os.path.join(folder, NAME), _digest(archive, body) + body)

@@ -110,7 +110,7 @@ def case_host(number: int) -> tuple[str, Any, Any]:
 def judge(number: int, change: Callable[[Any], Any]) -> Any:
     """Evaluate the rule of a case on its host, changed so."""
     from hosttune.actions.examine import examine
-    from hosttune.engine.catalog import builtin_catalog
+    from hosttune.engine.rules.catalog import builtin_catalog
 
     _, host, policy = case_host(number)
     reader = change(host)
@@ -164,8 +164,8 @@ def read_answer(content: bytes, place: Place) -> None:
 
 def processes_in(content: bytes) -> tuple[Process, ...] | None:
     """The processes of a record, when they have the types that a record has to have."""
-    from hosttune.host.record import _decode_process
-    from hosttune.host.record_check import _is_processes
+    from hosttune.host.record.check import _is_processes
+    from hosttune.host.record.record import _decode_process
 
     try:
         data = json.loads(content)
@@ -212,9 +212,9 @@ def records(most: int | None) -> list[Sample]:
 def read_whole_record(content: bytes, _: Any) -> None:
     """`check --host RECORD`."""
     from hosttune.actions.examine import examine
-    from hosttune.engine.catalog import builtin_catalog
-    from hosttune.engine.policy import Policy
-    from hosttune.host.record import RecordReader, parse_record
+    from hosttune.engine.policy.policy import Policy
+    from hosttune.engine.rules.catalog import builtin_catalog
+    from hosttune.host.record.record import RecordReader, parse_record
 
     reader = RecordReader(parse_record(content, "record.json"), "record.json")
     examine(reader, builtin_catalog(), Policy(today=TODAY)).plan(prove=False)
@@ -244,16 +244,16 @@ def yaml_blocks(most: int | None) -> list[Sample]:
 
 
 def read_policy(content: bytes, _: Any) -> None:
-    from hosttune.engine.catalog import builtin_catalog
-    from hosttune.engine.policy_file import build_policy
-    from hosttune.engine.yamlio import load_document
+    from hosttune.engine.policy.file import build_policy
+    from hosttune.engine.rules.catalog import builtin_catalog
+    from hosttune.engine.rules.yamlio import load_document
 
     document = load_document(content.decode("utf-8", "surrogateescape"), "policy.yaml")
     build_policy(document, builtin_catalog(), TODAY, "node1")
 
 
 def read_rule(content: bytes, _: Any) -> None:
-    from hosttune.engine.lint import checked_rule
+    from hosttune.engine.rules.lint import checked_rule
 
     name = re.search(rb"^id: ([a-z0-9-]+)$", content, re.MULTILINE)
     checked_rule(content.decode("utf-8", "surrogateescape"), f"{name[1].decode() if name else 'site-rule'}.yaml")
@@ -261,7 +261,7 @@ def read_rule(content: bytes, _: Any) -> None:
 
 def read_run(content: bytes, _: Any) -> None:
     """A file of the undo journal, and what is in force by it."""
-    from hosttune.actions.journal import read_journal
+    from hosttune.actions.journal.journal import read_journal
     from tests.unit.fake_reader import FakeReader
 
     journal = read_journal(FakeReader({"/var/lib/hosttune/runs/20261121-080000-0001.jsonl": content}))  # type: ignore[arg-type]
@@ -391,9 +391,9 @@ def commands(most: int | None) -> list[Sample]:
 
 def read_command(content: bytes, _: Any) -> None:
     """The words of a process, as they go into a record that is shared."""
-    from hosttune.host.proc_fields import command_words, full_name
-    from hosttune.host.redact import Redactor
-    from hosttune.host.secrets import mask_command
+    from hosttune.host.masking.redact import Redactor
+    from hosttune.host.masking.secrets import mask_command
+    from hosttune.host.processes.proc_fields import command_words, full_name
 
     words = tuple(command_words(content.decode("utf-8", "surrogateescape")))
     full_name(words[0][:15] if words else "", list(words))
@@ -427,7 +427,7 @@ def proc_files(most: int | None) -> list[Sample]:
 
 def read_proc(content: bytes, name: str) -> None:
     """A file below /proc/PID, of which a process chooses much (name, command line, control group)."""
-    from hosttune.host.proc_fields import fields_by_hand
+    from hosttune.host.processes.proc_fields import fields_by_hand
     from hosttune.measure.watch import group, limits, parse
 
     folder = Path("proc/4711")

@@ -23,7 +23,7 @@ from tests.benchmarks.startup import install
 from tests.hosts.kinds import machine_of
 
 HOSTS = ("dgx_h100", "aws_p5", "gcp_a3", "azure_nd_h100")
-READ = "import sys; from hosttune.host.record import read_record; read_record(sys.argv[1])"
+READ = "import sys; from hosttune.host.record.record import read_record; read_record(sys.argv[1])"
 # What NHC brings that asks any machine: processors, memory, mounts and their room, processes, the network.
 NHC = """\
 * || export MARK_OFFLINE=0

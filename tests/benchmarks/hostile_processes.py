@@ -46,7 +46,7 @@ def make(folder: Path, count: int) -> None:
 
 
 def look(folder: str) -> None:
-    from hosttune.host import proc
+    from hosttune.host.processes import proc
 
     begun = time.process_time()
     answer = proc.list_processes(folder)

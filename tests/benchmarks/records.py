@@ -19,9 +19,9 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from hosttune.actions.examine import examine  # noqa: E402 - of this checkout
-from hosttune.engine.catalog import builtin_catalog  # noqa: E402
-from hosttune.engine.policy import Policy  # noqa: E402
-from hosttune.host.record import read_record  # noqa: E402
+from hosttune.engine.policy.policy import Policy  # noqa: E402
+from hosttune.engine.rules.catalog import builtin_catalog  # noqa: E402
+from hosttune.host.record.record import read_record  # noqa: E402
 from tests.hosts.built import BUILT  # noqa: E402
 
 STEP = 1000

@@ -1,7 +1,7 @@
 """A made-up fleet of forty hosts, for the exact texts beside this file."""
 
-from hosttune.engine.fleet import FleetAggregator
-from hosttune.engine.fleet_seen import HostLook, Unread
+from hosttune.engine.fleet.fold import FleetAggregator
+from hosttune.engine.fleet.seen import HostLook, Unread
 from tests.golden import scenarios as made
 
 H100 = (("GPU", "hopper 0x2330"), ("CPU", "2 x Intel(R) Xeon(R) Platinum 8480C"), ("board", "DGXH100"))

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from hosttune.actions.journal import Journal
-from hosttune.actions.journal_lines import JournalStep, Run, StepId
-from hosttune.engine.ready import ReadyState, Standing
+from hosttune.actions.journal.journal import Journal
+from hosttune.actions.journal.lines import JournalStep, Run, StepId
+from hosttune.engine.decide.ready import ReadyState, Standing
 from hosttune.values import (
     ABSENT,
     Action,

@@ -10,12 +10,12 @@ import pytest
 import yaml
 
 from hosttune.cli import app
-from hosttune.engine.catalog import builtin_catalog
-from hosttune.engine.expression_helpers import HELPERS
-from hosttune.engine.lint import checked_rule
-from hosttune.engine.policy_file import build_policy
-from hosttune.engine.shapes import rule_shape
-from hosttune.engine.yamlio import load_document
+from hosttune.engine.expressions.helpers import HELPERS
+from hosttune.engine.policy.file import build_policy
+from hosttune.engine.rules.catalog import builtin_catalog
+from hosttune.engine.rules.lint import checked_rule
+from hosttune.engine.rules.shapes import rule_shape
+from hosttune.engine.rules.yamlio import load_document
 from hosttune.resources import wish_kinds
 from hosttune.verdict_words import FITNESS, STATES
 from hosttune.views.custom_doc import BEGIN, END, custom_rules_reference

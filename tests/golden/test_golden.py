@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from hosttune.actions.trial import TrialEnd
-from hosttune.actions.trial_state import TrialState
-from hosttune.engine.health import judge
-from hosttune.engine.ready import ready_metrics
+from hosttune.actions.trial.state import TrialState
+from hosttune.actions.trial.trial import TrialEnd
+from hosttune.engine.decide.health import judge
+from hosttune.engine.decide.ready import ready_metrics
 from hosttune.values import Finding, Hold, HoldKind, Verdict
 from hosttune.views.checked import Checked
 from hosttune.views.diff import diff_report

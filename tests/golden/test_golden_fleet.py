@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hosttune.engine.fleet_values import HostNames, RuleRow, Valued, ValueTally
+from hosttune.engine.fleet.values import HostNames, RuleRow, Valued, ValueTally
 from hosttune.values import Risk
 from hosttune.views.checked import About
 from hosttune.views.document import Medium

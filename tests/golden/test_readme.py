@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hosttune.cli.app import run
-from hosttune.engine.catalog import builtin_catalog
+from hosttune.engine.rules.catalog import builtin_catalog
 from hosttune.host.console import Console
 from tests.generated import hold
 from tests.golden.picture import svg

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from hosttune.actions.trial_state import TrialRecord, TrialRun, TrialState
-from hosttune.engine.plan import stage
-from hosttune.engine.trial import plan_trial
+from hosttune.actions.trial.state import TrialRecord, TrialRun, TrialState
+from hosttune.engine.decide.plan import stage
+from hosttune.engine.decide.trial import plan_trial
 from hosttune.engine.trial_terms import TrialTerms
 from hosttune.facts.losses import Aspect, Loss
 from hosttune.values import ABSENT, Action, Activation, Address, Change, Confirmer, FileValue, Trigger

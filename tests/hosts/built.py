@@ -11,7 +11,7 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-from hosttune.host.record import RecordReader, read_record
+from hosttune.host.record.record import RecordReader, read_record
 from tests.hosts.machine import write
 from tests.hosts.make import MACHINES
 

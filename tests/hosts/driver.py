@@ -26,7 +26,7 @@ from hosttune.facts.gpu.nvidia_smi import QUERY
 from hosttune.facts.gpu.nvlink import STATUS as NVLINK
 from hosttune.facts.kernel.kernel_log import DMESG, JOURNAL, reverse_log
 from hosttune.host.door import BeforeReader, Completed
-from hosttune.host.record import RecordingReader, RecordReader
+from hosttune.host.record.record import RecordingReader, RecordReader
 
 if TYPE_CHECKING:
     from tests.hosts.machine import GpuSpec

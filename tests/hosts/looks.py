@@ -7,8 +7,8 @@ from functools import partial
 from typing import Any
 
 from hosttune.actions.examine import examine
-from hosttune.engine.catalog import Catalog
-from hosttune.engine.policy import Policy
+from hosttune.engine.policy.policy import Policy
+from hosttune.engine.rules.catalog import Catalog
 from hosttune.host.door import Reader
 
 QUESTIONS = ("read", "list", "link", "stat", "resolve", "space", "usage", "query", "processes", "os_release")

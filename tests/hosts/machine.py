@@ -16,7 +16,7 @@ from hosttune.facts.services.clock import SYNCHRONIZED, TRACKING
 from hosttune.facts.services.units import show_command
 from hosttune.facts.storage.filesystems import BLKID, LSBLK
 from hosttune.host.door import Space
-from hosttune.host.record import encode_bytes
+from hosttune.host.record.record import encode_bytes
 from tests.hosts.boot_files import boot_files
 from tests.hosts.container_files import kernel_limits
 from tests.hosts.driver import apt_answers, not_loaded

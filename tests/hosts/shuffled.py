@@ -8,8 +8,8 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-from hosttune.host.overlay import Overlay
-from hosttune.host.record import RecordReader
+from hosttune.host.overlay.overlay import Overlay
+from hosttune.host.record.record import RecordReader
 from hosttune.values import FileValue
 
 _HEADED = ("/proc/swaps", "/proc/net/route", "/proc/fs/nfsfs/volumes", "/proc/fs/nfsfs/servers")

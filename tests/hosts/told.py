@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hosttune.host.record import RecordReader
+from hosttune.host.record.record import RecordReader
 
 PROCESS = {
     "user": "alice", "command": ["python", "train.py"], "rss_bytes": 1 << 30, "swap_bytes": 0, "devices": ["/dev/nvidia0"],

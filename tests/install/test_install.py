@@ -193,7 +193,7 @@ def test_wheel_holds_every_file_of_the_package_and_of_templates(wheel: Path, sou
 
 def test_wheel_catalog_is_a_fresh_compilation_and_names_every_rule(wheel: Path, source: Path):
     program = (
-        "import pathlib, sys; from hosttune.engine.compiled import compile_catalog;"
+        "import pathlib, sys; from hosttune.engine.rules.compiled import compile_catalog;"
         "sys.stdout.write(compile_catalog(pathlib.Path.cwd()))"
     )
     fresh = run(sys.executable, "-c", program, cwd=source)

@@ -29,7 +29,7 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 
-from hosttune.engine.compiled import compile_catalog
+from hosttune.engine.rules.compiled import compile_catalog
 from hosttune.values import steps_of
 from tests.live.driver_server import put, server_tree
 from tests.live.test_live_packages import inside
@@ -41,8 +41,8 @@ POLICY = "max_risk: high\ndisturb: running GPU work\nparams:\n  gpu-driver:\n"
 UPDATE, SWITCH = "    update: true\n", '    branch: "595"\n    switch_branch: true\n'
 LAUNCHER = """\
 import os, signal, sys
-import hosttune.host.running as running
-import hosttune.host.own as own
+import hosttune.host.reading.running as running
+import hosttune.host.writing.own as own
 running.is_running_root = lambda: True
 append, lines = own.append, 0
 

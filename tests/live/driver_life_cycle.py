@@ -13,7 +13,7 @@ from pathlib import Path
 from hosttune.actions.apply import apply
 from hosttune.actions.examine import open_session
 from hosttune.actions.undo import plan_undo, undo
-from hosttune.host.live import LiveWriter
+from hosttune.host.reading.live import LiveWriter
 from hosttune.values import HoldKind, Verdict
 from hosttune.views.driver import driver_table, driver_text
 from hosttune.views.page import Page

@@ -13,16 +13,16 @@ from pathlib import Path
 
 from hosttune.actions.apply import apply
 from hosttune.actions.examine import Session
-from hosttune.actions.journal import read_journal
-from hosttune.actions.recover import prune, recover
+from hosttune.actions.journal.journal import read_journal
+from hosttune.actions.journal.recover import prune, recover
 from hosttune.actions.undo import plan_undo, undo
-from hosttune.engine.catalog import Catalog
-from hosttune.engine.policy import Policy
+from hosttune.engine.policy.policy import Policy
+from hosttune.engine.rules.catalog import Catalog
 from hosttune.errors import Conflict, Refused
 from hosttune.facts import Facts, gates
 from hosttune.facts import apt_get as apt
-from hosttune.host.live import LiveReader, LiveWriter
-from hosttune.host.overlay import Overlay
+from hosttune.host.overlay.overlay import Overlay
+from hosttune.host.reading.live import LiveReader, LiveWriter
 from hosttune.resources.base import Context, Wish
 from hosttune.resources.packages.package import PackagesWish
 from hosttune.resources.packages.package_set import PackageSetAddress

@@ -29,7 +29,7 @@ class Machine:
     """One disk at `target`, with a line in an /etc of the scenario's own."""
 
     def __init__(self, folder: Path, device: str, fstype: str, *, line: str, live: str, name: str = "data") -> None:
-        from hosttune.host.live import LiveWriter
+        from hosttune.host.reading.live import LiveWriter
 
         own_etc(folder)
         self.fstype = fstype
@@ -158,8 +158,8 @@ def scenario_before_linux_5_12(folder: Path) -> None:
     """Without mount_setattr all other flags stay as well, and a user who turns the way meanwhile reaches no mount."""
     import errno
 
-    from hosttune.host import mountapi
-    from hosttune.host.mountapi import find_topmost, set_atime
+    from hosttune.host.writing import mountapi
+    from hosttune.host.writing.mountapi import find_topmost, set_atime
 
     def flags(name: str) -> set[str]:
         return {*find_topmost(str(folder / name)).options} & {"rw", "noatime", "relatime", *mountapi._KEPT}

@@ -23,7 +23,7 @@ def look():
     from hosttune.facts import Facts
     from hosttune.facts import apt_get as apt
     from hosttune.host.door import Completed
-    from hosttune.host.live import LiveReader
+    from hosttune.host.reading.live import LiveReader
     from hosttune.resources.base import Context, Wish
     from hosttune.resources.packages.package import PackagesWish
     from hosttune.resources.packages.package_set import ADDRESS
@@ -88,8 +88,8 @@ def scenario_files(folder: Path) -> None:
 def scenario_read_only(folder: Path) -> None:
     """A set is refused where nothing can be written, as before."""
     from hosttune.errors import Refused
-    from hosttune.host.live import LiveReader
-    from hosttune.host.overlay import Overlay
+    from hosttune.host.overlay.overlay import Overlay
+    from hosttune.host.reading.live import LiveReader
     from hosttune.resources.packages.package_set import ADDRESS
 
     with loop_disk(folder / "disk", "mkfs.ext4", "-q", size=8 * MIB) as device:

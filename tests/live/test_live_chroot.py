@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from hosttune.host import open_reader, open_writer, running
-from hosttune.host.live import LiveReader
-from hosttune.host.rooted import RootReader, RootWriter
+from hosttune.host import open_reader, open_writer
+from hosttune.host.reading import running
+from hosttune.host.reading.live import LiveReader
+from hosttune.host.reading.rooted import RootReader, RootWriter
 from tests.live.namespace import passes, run
 
 pytestmark = pytest.mark.live

@@ -28,7 +28,7 @@ class Machine:
     """This machine with an /etc of its own; the wish is for one disk at `folder`/mnt/data."""
 
     def __init__(self, folder: Path, source: str, **fields: object) -> None:
-        from hosttune.host.live import LiveWriter
+        from hosttune.host.reading.live import LiveWriter
         from hosttune.resources.base import Wish
 
         own_etc(folder)

@@ -52,7 +52,7 @@ def times(place: Path) -> dict[str, int]:
 
 def look(path: Path, **options):
     from hosttune.facts import Facts
-    from hosttune.host.live import LiveReader
+    from hosttune.host.reading.live import LiveReader
     from hosttune.measure.dataset.look import look as look_at
     from hosttune.measure.dataset.patience import Patience
 

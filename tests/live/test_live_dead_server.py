@@ -13,8 +13,8 @@ import threading
 from pathlib import Path
 
 from hosttune.host.door import Usage
-from hosttune.host.interpreter import ask
-from hosttune.host.live import LiveReader
+from hosttune.host.processes.interpreter import ask
+from hosttune.host.reading.live import LiveReader
 from hosttune.values import Unreadable
 from tests.live.namespace import ROOT, passes, run
 
@@ -203,7 +203,7 @@ def test_links_and_jobs_of_a_user_lead_no_look_into_a_dead_file_system(tmp_path)
 
 LOOKS = """
 import sys
-from hosttune.host.live import LiveReader
+from hosttune.host.reading.live import LiveReader
 live = LiveReader()
 for look in (live.read, live.list, live.stat, live.link, live.resolve, live.space, live.usage, live.read_guarded):
     print(look(sys.argv[1]))
@@ -265,7 +265,7 @@ def scenario_program(folder: Path) -> None:
     dead.mkdir()
     inside = f"mount -t tmpfs t {dead}; cp /bin/sleep {dead}/worker; echo; exec {dead}/worker 1000"
     argv = ["unshare", "--mount", "--propagation", "private", "sh", "-c", inside]
-    look = "from hosttune.host.proc import list_processes\nfor one in list_processes(): print(one.pid, one.program)"
+    look = "from hosttune.host.processes.proc import list_processes\nfor one in list_processes(): print(one.pid, one.program)"
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as contained:
         contained.stdout.readline()
         with dead_server(dead):

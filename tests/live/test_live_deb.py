@@ -172,7 +172,7 @@ def test_deb_completes_in_every_shell_and_has_a_manual_page(tree, packages):
         (["hosttune", "explain", "storage-noa"], "storage-noatime"),
         (["hosttune", "check", "--format", "=", "prom"], "prometheus"),
         (["hosttune", "check", "--disturb", "gpu"], "gpu-work"),
-        (["hosttune", "rules", "list", "--ver"], "--verbose"),
+        (["hosttune", "rules", "list", "--sel"], "--select"),
     ):
         script = 'source /usr/share/bash-completion/completions/hosttune; COMP_WORDS=("$@"); ((COMP_CWORD = $# - 1)); _hosttune; printf "%s\\n" "${COMPREPLY[@]}"'
         assert said(tree, "bash", "-c", script, "bash", *words) == f"{expected}\n"

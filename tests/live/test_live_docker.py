@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hosttune.errors import Refused
-from hosttune.host.overlay import Overlay
+from hosttune.host.overlay.overlay import Overlay
 from hosttune.resources.containers.docker_file import PATH
 from hosttune.values import ABSENT
 from tests.live.dockerd import unpacked
@@ -90,7 +90,7 @@ def test_file_changes_only_after_dockerd_took_it(package, tmp_path):
 
 def scenario_live(folder: Path) -> None:
     """An /etc with a daemon.json, hosttune's own folder, and dockerd where it is looked for."""
-    from hosttune.host.live import LiveWriter
+    from hosttune.host.reading.live import LiveWriter
     from hosttune.resources.containers.docker_file import DockerDaemonAddress
 
     package = (folder / "docker").resolve()

@@ -18,7 +18,7 @@ from hosttune.choices.driver_states.packages import others_broken
 from hosttune.facts import Facts
 from hosttune.facts.kernel.boot_room import make_room
 from hosttune.host.door import Completed
-from hosttune.host.rooted import RootReader
+from hosttune.host.reading.rooted import RootReader
 from tests.debian import copied
 from tests.live.driver_server import UBUNTU, put
 from tests.live.test_live_packages import build, inside

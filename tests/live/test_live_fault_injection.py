@@ -26,8 +26,8 @@ from typing import Any
 import pytest
 
 from hosttune.errors import HosttuneError, Refused
-from hosttune.host import replace as replace_module
-from hosttune.host.attributes import flags_of
+from hosttune.host.writing import replace as replace_module
+from hosttune.host.writing.attributes import flags_of
 from hosttune.values import ABSENT, FileValue
 from tests.live.namespace import passes, run
 

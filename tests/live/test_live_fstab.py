@@ -32,7 +32,7 @@ class Machine:
     """This machine with an /etc of its own and an ext4 on a loop device at `data`."""
 
     def __init__(self, folder: Path, fstab: str, *, options: str = "rw") -> None:
-        from hosttune.host.live import LiveWriter
+        from hosttune.host.reading.live import LiveWriter
 
         own_etc(folder)
         self.data = folder / "data"

@@ -53,7 +53,7 @@ def hosttune(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 def write(disk: Path) -> bytes:
-    from hosttune.host.output import save
+    from hosttune.host.writing.output import save
 
     save(f"{disk}/new", b"x")
     return b""
@@ -61,7 +61,7 @@ def write(disk: Path) -> bytes:
 
 def scenario_frozen(folder: Path) -> None:
     from hosttune.actions.health import _find_late_rule
-    from hosttune.engine.health import Fitness, judge
+    from hosttune.engine.decide.health import Fitness, judge
     from hosttune.host.in_time import Waiting, in_time
 
     with loop_disk(folder / "disk", "mkfs.ext4", "-q") as device:

@@ -19,7 +19,7 @@ from hosttune.facts import Facts
 from hosttune.facts.kernel.kernel_log import DMESG, JOURNAL, reverse_log
 from hosttune.host.door import Completed
 from hosttune.host.in_time import Waiting, in_time
-from hosttune.host.live import LiveReader
+from hosttune.host.reading.live import LiveReader
 from hosttune.measure.watch.target import find
 from hosttune.values import Verdict
 from tests.live.locked_memory import hold_file, hold_folder, lock_as, start_all
@@ -28,7 +28,9 @@ from tests.live.namespace import ROOT, passes
 UID = 1001
 COUNT = 5
 LIMIT_S = 60  # of each look; without an end of its own it takes for ever
-LOOK = "from hosttune.host.proc import list_processes\nfor one in list_processes(): print(one.pid, *one.command)"
+LOOK = (
+    "from hosttune.host.processes.proc import list_processes\nfor one in list_processes(): print(one.pid, *one.command)"
+)
 
 
 def locked_processes(folder: Path):

@@ -51,7 +51,7 @@ def tmpfs(target: Path, options: str) -> Path:
 
 
 def set_atime(target: Path, mode: str) -> None:
-    from hosttune.host.live import LiveWriter
+    from hosttune.host.reading.live import LiveWriter
 
     LiveWriter().set_atime(str(target), mode)
 
@@ -136,7 +136,7 @@ def bind_of_the_same_disk_stays(folder: Path) -> None:
 
 def old_kernel(folder: Path) -> None:
     """Without mount_setattr(2), by a bind remount; a line in fstab with other words must not get in."""
-    from hosttune.host import mountapi
+    from hosttune.host.writing import mountapi
 
     target = tmpfs(folder / "m", "ro,nosuid,nodev,nodiratime")
     fstab = folder / "fstab"

@@ -23,7 +23,7 @@ def test_scenario_in_a_private_namespace(name, tmp_path):
 def scenario_first_policy(folder: Path) -> None:
     """`init --yes` shows it first, and a reader of that takes a while: what somebody writes meanwhile stays."""
     from hosttune.cli.app import run as hosttune
-    from hosttune.engine import first_policy
+    from hosttune.engine.policy import first_policy
 
     own_etc(folder)
     policy = Path("/etc/hosttune/policy.yaml")
@@ -48,8 +48,8 @@ def scenario_first_policy(folder: Path) -> None:
 
 def scenario_acl(folder: Path) -> None:
     """A folder that an ACL opens is not written in, nor passed; one whose ACL lets others read is."""
-    from hosttune.host.folders import opened_parent
-    from hosttune.host.replace import replace
+    from hosttune.host.writing.folders import opened_parent
+    from hosttune.host.writing.replace import replace
     from hosttune.values import FileValue
 
     run("mount", "-t", "tmpfs", "-o", "mode=755", "disk", folder)
@@ -74,7 +74,7 @@ def scenario_acl(folder: Path) -> None:
 
 
 def scenario_policy_under_an_acl(folder: Path) -> None:
-    from hosttune.host.rooted import RootReader
+    from hosttune.host.reading.rooted import RootReader
 
     run("mount", "-t", "tmpfs", "-o", "mode=755", "disk", folder)
     (folder / "etc").mkdir()
@@ -87,7 +87,7 @@ def scenario_policy_under_an_acl(folder: Path) -> None:
 
 
 def scenario_fifo(folder: Path) -> None:
-    from hosttune.host.own import append
+    from hosttune.host.writing.own import append
 
     fifo = folder / "journal"
     os.mkfifo(fifo, 0o600)
@@ -103,7 +103,7 @@ def scenario_fifo(folder: Path) -> None:
 
 
 def scenario_mount_that_came_in_between(folder: Path) -> None:
-    from hosttune.host import mountapi
+    from hosttune.host.writing import mountapi
 
     target = folder / "data"
     target.mkdir()
@@ -126,7 +126,7 @@ def scenario_mount_that_came_in_between(folder: Path) -> None:
 
 def scenario_unmount(folder: Path) -> None:
     """A user who owns a folder on the way could have another mount taken away."""
-    from hosttune.host.mounting import unmount
+    from hosttune.host.writing.mounting import unmount
 
     run("mount", "-t", "tmpfs", "-o", "mode=755", "disk", "/mnt")
     target = Path("/mnt/way/data")

@@ -29,7 +29,7 @@ def written() -> list[str]:
 
 
 def main(scratch: Path) -> None:
-    from hosttune.host.live import LiveReader
+    from hosttune.host.reading.live import LiveReader
 
     # Images for containers switch the caches off by a file in apt.conf.d; here they are on, as on a server.
     for name in ("apt.conf.d", "cache", "log"):

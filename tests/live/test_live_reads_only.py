@@ -64,7 +64,7 @@ def test_command_that_only_looks_opens_nothing_for_writing(words, tmp_path):
 
 REHEARSAL = """
 from hosttune.host.door import Rehearsal
-from hosttune.host.live import LiveReader
+from hosttune.host.reading.live import LiveReader
 line = b"tmpfs /tmp tmpfs size=64M,nofail 0 0\\n"
 assert isinstance(LiveReader().rehearse_fstab(b"", line, ("size=64M,nofail",)), Rehearsal)
 """

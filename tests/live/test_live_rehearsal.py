@@ -16,7 +16,7 @@ import pytest
 
 from hosttune.facts.storage.mounts import unit_name
 from hosttune.host.door import Rehearsal
-from hosttune.host.live import LiveReader
+from hosttune.host.reading.live import LiveReader
 from hosttune.resources.storage.fstab_document import edit_options, insert_line, parse
 from hosttune.resources.storage.fstab_proof import find_complaint, trials_of
 

@@ -42,7 +42,7 @@ def run(*argv: object) -> str:
 def refused(path: Path, words: str, *, new: bytes = b"new\n") -> None:
     """A replace of `path`, which holds "old", is refused with `words`, and nothing is different afterwards."""
     from hosttune.errors import Refused
-    from hosttune.host.replace import replace
+    from hosttune.host.writing.replace import replace
     from hosttune.values import FileValue
 
     before = sorted(os.listdir(path.parent))
@@ -54,7 +54,7 @@ def refused(path: Path, words: str, *, new: bytes = b"new\n") -> None:
 
 def foretold(path: Path, words: str) -> None:
     """The plan refuses it as well, and looks only."""
-    from hosttune.host.live import LiveReader
+    from hosttune.host.reading.live import LiveReader
 
     told = LiveReader().refused_write(str(path))
     assert told is not None
@@ -62,7 +62,7 @@ def foretold(path: Path, words: str) -> None:
 
 
 def replaced(path: Path, content: bytes = b"new\n", root: str = "/") -> None:
-    from hosttune.host.replace import replace
+    from hosttune.host.writing.replace import replace
     from hosttune.values import FileValue
 
     replace(root, str(path), FileValue(content), expected=b"old\n")
@@ -73,7 +73,7 @@ def immutable_file(disk: Path, file: Path) -> None:
     refused(file, "immutable")
     foretold(file, "immutable")
     run("chattr", "-i", file)
-    from hosttune.host.live import LiveReader
+    from hosttune.host.reading.live import LiveReader
 
     assert LiveReader().refused_write(str(file)) is None
     replaced(file)
@@ -87,7 +87,7 @@ def append_only_file(disk: Path, file: Path) -> None:
 
 def immutable_folder(disk: Path, file: Path) -> None:
     from hosttune.errors import Refused
-    from hosttune.host.replace import remove, replace
+    from hosttune.host.writing.replace import remove, replace
     from hosttune.values import ABSENT, FileValue
 
     run("chattr", "+i", disk)
@@ -138,7 +138,7 @@ def bound_file(disk: Path, file: Path) -> None:
 
 def bound_file_removed(disk: Path, file: Path) -> None:
     from hosttune.errors import Refused
-    from hosttune.host.replace import remove
+    from hosttune.host.writing.replace import remove
 
     run("mount", "--bind", disk / "file.conf", file)
     with pytest.raises(Refused, match="mount point"):
@@ -170,8 +170,8 @@ def no_inodes(disk: Path, file: Path) -> None:
 
 
 def killed_midway(disk: Path, file: Path) -> None:
-    from hosttune.host import replace as module
-    from hosttune.host.replace import discard_leftovers, find_leftovers
+    from hosttune.host.writing import replace as module
+    from hosttune.host.writing.replace import discard_leftovers, find_leftovers
 
     child = os.fork()
     if child == 0:
@@ -198,7 +198,7 @@ def killed_midway(disk: Path, file: Path) -> None:
 def touched_midway(disk: Path, file: Path) -> None:
     """What somebody does between the first look and the rename is not lost, even where the bytes stay the same."""
     from hosttune.errors import Conflict
-    from hosttune.host import replace as module
+    from hosttune.host.writing import replace as module
 
     copy_attributes = module.copy_attributes
     for touch in (
@@ -223,7 +223,7 @@ def touched_midway(disk: Path, file: Path) -> None:
 
 
 def readers_see_old_or_new(disk: Path, file: Path) -> None:
-    from hosttune.host.replace import replace
+    from hosttune.host.writing.replace import replace
     from hosttune.values import FileValue
 
     old, new = b"a" * 50_000, b"b" * 50_000
@@ -242,7 +242,7 @@ def readers_see_old_or_new(disk: Path, file: Path) -> None:
 
 def overlayfs(disk: Path, file: Path) -> None:
     """The root of a live image and of many containers; the file to replace still lies in the lower layer."""
-    from hosttune.host.replace import remove, replace
+    from hosttune.host.writing.replace import remove, replace
     from hosttune.values import ABSENT, FileValue
 
     for name in ("lower", "upper", "work", "merged"):

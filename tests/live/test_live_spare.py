@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hosttune.facts.storage.spare import is_blank
-from hosttune.host.live import LiveReader, LiveWriter
+from hosttune.host.reading.live import LiveReader, LiveWriter
 from hosttune.resources import address_kinds
 from hosttune.values import Action, Address, Change, Risk
 from tests.live.namespace import loop_disk, run

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hosttune.actions.trial_guard import unit_texts
+from hosttune.actions.trial.guard import unit_texts
 from hosttune.host.known.unit_folders import ADMIN
 
 TARGETS = ("sysinit.target", "multi-user.target", "emergency.service")

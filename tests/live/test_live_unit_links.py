@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from hosttune.host.rooted import RootWriter
+from hosttune.host.reading.rooted import RootWriter
 from hosttune.resources.services.unit_links import disable_in_files, enable_in_files
 from tests.unit.test_unit_links import image, links  # noqa: F401 - a fixture
 

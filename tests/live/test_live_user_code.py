@@ -19,12 +19,12 @@ from pathlib import Path
 import pytest
 
 from hosttune.errors import HosttuneError, Refused
-from hosttune.host import code_owner, job_limits
-from hosttune.host.code_owner import owner_of_code
-from hosttune.host.interpreter import ask, at_path
-from hosttune.host.mounters import Mounters
-from hosttune.host.mountinfo import parse
 from hosttune.host.process import locate
+from hosttune.host.processes import code_owner, job_limits
+from hosttune.host.processes.code_owner import owner_of_code
+from hosttune.host.processes.interpreter import ask, at_path
+from hosttune.host.reading.mounters import Mounters
+from hosttune.host.reading.mountinfo import parse
 from hosttune.measure.bench.read import noatime_view
 from hosttune.measure.bench.read_crew import Crew
 from hosttune.measure.bench.read_python import user_python
@@ -359,7 +359,7 @@ def test_group_that_has_no_other_member_is_its_owners_own(folder, monkeypatch):
     import grp
     import pwd
 
-    from hosttune.host import code_owner
+    from hosttune.host.processes import code_owner
 
     python = venv(folder / "venv", EVE)
     (folder / "venv").chmod(0o775)
@@ -399,7 +399,7 @@ def test_group_of_a_file_gives_its_owner_nothing(folder):
 def test_root_without_the_right_to_make_a_namespace_runs_roots_code_only(folder):
     """As in a container: what cannot be ended for certain is not started, unless root wrote it."""
     python = venv(folder / "venv", EVE, WHO)
-    code = "import sys; from hosttune.host.interpreter import ask; print(ask(('python-at', sys.argv[1], 'torch')))"
+    code = "import sys; from hosttune.host.processes.interpreter import ask; print(ask(('python-at', sys.argv[1], 'torch')))"
     words = ("setpriv", "--bounding-set=-sys_admin", "--", sys.executable, "-c", code)
     said = [
         subprocess.run((*words, path), check=True, capture_output=True, text=True, cwd=ROOT, timeout=60).stdout
@@ -510,7 +510,7 @@ def test_job_is_asked_inside_its_limits_and_nothing_outlives_the_answer(folder, 
 
 def test_nothing_outlives_a_hosttune_that_is_killed(folder):
     python = venv(folder / "venv", EVE, DAEMON + "time.sleep(600)\n")
-    words = f"from hosttune.host.interpreter import ask; ask(('python-at', {str(python)!r}, 'torch'))"
+    words = f"from hosttune.host.processes.interpreter import ask; ask(('python-at', {str(python)!r}, 'torch'))"
     hosttune = subprocess.Popen([sys.executable, "-c", words], cwd=ROOT)
     until((folder / "venv/daemon").exists)
     pids = [sections(folder / "venv" / name)["pid"] for name in ("asked", "daemon")]
@@ -521,7 +521,8 @@ def test_nothing_outlives_a_hosttune_that_is_killed(folder):
 
 
 def test_program_that_ignores_the_end_of_its_time_is_ended_with_all_it_started(folder, monkeypatch):
-    from hosttune.host import interpreter, process
+    from hosttune.host import process
+    from hosttune.host.processes import interpreter
 
     monkeypatch.setattr(interpreter, "TIMEOUT_S", 2.0)
     monkeypatch.setattr(process, "_GRACE_S", 0.3)
@@ -542,7 +543,7 @@ open(HERE + "/who", "w").write("%%d %%d" %% (number, found))
 
 
 def test_program_of_a_user_has_no_key_of_roots_session(folder):
-    from hosttune.host.confined_child import SYS_KEYCTL
+    from hosttune.host.processes.confined_child import SYS_KEYCTL
 
     keyctl = SYS_KEYCTL[os.uname().machine]
     add_key = {250: 248, 219: 217, 271: 269}[keyctl]

@@ -13,16 +13,16 @@ from pathlib import Path
 
 import pytest
 
-from hosttune.engine.trusted import read_trusted
+from hosttune.engine.rules.trusted import read_trusted
 from hosttune.errors import HosttuneError
 from hosttune.facts import Facts
 from hosttune.facts.trusted import link_stranger
-from hosttune.host import lock
-from hosttune.host.code_owner import owner_of_code, owner_of_file
-from hosttune.host.live import LiveReader
-from hosttune.host.output import open_stream, save
 from hosttune.host.process import locate
-from hosttune.host.rooted import RootReader
+from hosttune.host.processes.code_owner import owner_of_code, owner_of_file
+from hosttune.host.reading.live import LiveReader
+from hosttune.host.reading.rooted import RootReader
+from hosttune.host.writing import lock
+from hosttune.host.writing.output import open_stream, save
 from hosttune.measure.bench import scratch
 from hosttune.measure.bench.read_python import user_python
 from hosttune.resources.storage.fstab_places import look_at_places
@@ -301,10 +301,12 @@ def scenario_names(folder: Path) -> None:
 
 LOOK = """
 import sys
-from hosttune.host import late_mounts, lock, named
+from hosttune.host.reading import late_mounts
+from hosttune.host.writing import lock
+from hosttune.host.reading import named
 from hosttune.host.console import leave
-from hosttune.host.gathered import list_files
-from hosttune.host.live import LiveReader
+from hosttune.host.reading.gathered import list_files
+from hosttune.host.reading.live import LiveReader
 late_mounts.ANSWER_S = named.ANSWER_S = 1.0
 named.served_mounts = lambda: ()  # mounted after the look at the mount table
 with lock.hold_lock(sys.argv[2]):

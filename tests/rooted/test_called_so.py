@@ -18,10 +18,10 @@ import pytest
 from hosttune.facts import Facts
 from hosttune.facts.network import reached
 from hosttune.facts.work import _given_devices, is_work, jobs_of
-from hosttune.host import proc
 from hosttune.host.door import Process
-from hosttune.host.filestatus import FileStatus
-from hosttune.host.live import LiveReader
+from hosttune.host.processes import proc
+from hosttune.host.reading.filestatus import FileStatus
+from hosttune.host.reading.live import LiveReader
 from tests.unit.fake_reader import FakeReader
 
 EVE = 1001

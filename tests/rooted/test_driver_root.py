@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from hosttune.host import driver_root, process
-from hosttune.host.driver_root import make_contained
-from hosttune.host.live import LiveReader
+from hosttune.host import process
+from hosttune.host.reading import driver_root
+from hosttune.host.reading.driver_root import make_contained
+from hosttune.host.reading.live import LiveReader
 from hosttune.values import Unreadable
 
 SMI = "usr/bin/nvidia-smi"

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 
-from hosttune.host.tree import FileTree
+from hosttune.host.reading.tree import FileTree
 from hosttune.values import ABSENT, TooLong, Unreadable
 
 NEW_MOUNTS, BIND, PRIVATE, ALL_BELOW = 0x20000, 4096, 1 << 18, 16384  # sched.h, linux/mount.h

@@ -10,15 +10,15 @@ import sys
 
 import pytest
 
-from hosttune.actions import ready
-from hosttune.actions.trial import on_trial_text
-from hosttune.actions.trial_clock import announce
-from hosttune.actions.trial_state import TrialRecord, TrialRun, TrialState
-from hosttune.engine.policy import Policy
-from hosttune.engine.ready import ReadyState, Standing, begin_state, not_ready
+from hosttune.actions.gate import ready
+from hosttune.actions.trial.clock import announce
+from hosttune.actions.trial.state import TrialRecord, TrialRun, TrialState
+from hosttune.actions.trial.trial import on_trial_text
+from hosttune.engine.decide.ready import ReadyState, Standing, begin_state, not_ready
+from hosttune.engine.policy.policy import Policy
 from hosttune.host.door import Completed
-from hosttune.host.live import LiveReader, LiveWriter
-from hosttune.host.tree import FileTree
+from hosttune.host.reading.live import LiveReader, LiveWriter
+from hosttune.host.reading.tree import FileTree
 from hosttune.values import Confirmer
 
 EVE = 1001

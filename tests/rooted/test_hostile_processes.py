@@ -11,10 +11,10 @@ from contextlib import contextmanager
 
 import pytest
 
-from hosttune.host import proc
-from hosttune.host.bounded import CUT, PROCESS_FILE
-from hosttune.host.proc_fields import COMMAND
-from hosttune.host.tree import FileTree
+from hosttune.host.processes import proc
+from hosttune.host.processes.proc_fields import COMMAND
+from hosttune.host.reading.bounded import CUT, PROCESS_FILE
+from hosttune.host.reading.tree import FileTree
 from hosttune.measure.watch.target import find
 from hosttune.values import Unreadable
 

@@ -13,9 +13,9 @@ from hosttune.actions.apply import apply
 from hosttune.actions.examine import examine, open_session
 from hosttune.actions.undo import plan_undo, undo
 from hosttune.cli.app import run
-from hosttune.engine.catalog import builtin_catalog
-from hosttune.engine.plan import merge_findings
-from hosttune.engine.policy import Policy
+from hosttune.engine.decide.plan import merge_findings
+from hosttune.engine.policy.policy import Policy
+from hosttune.engine.rules.catalog import builtin_catalog
 from hosttune.host import open_reader, open_writer
 from hosttune.host.door import Completed, FstabReading, Rehearsal
 from hosttune.values import Finding, HoldKind, OnlyRunning, Plan, Verdict
@@ -166,7 +166,7 @@ def reader_said(reader, before: bytes, after: bytes) -> str:
 def test_edit_that_the_programs_of_this_machine_read_otherwise_leaves_the_fstab_of_an_image(image, monkeypatch):
     said = FstabReading(None, None, (("-.mount", "[Mount]\nOptions=ro\n"),))
     monkeypatch.setattr(
-        "hosttune.host.rehearsal.rehearse_fstab",
+        "hosttune.host.overlay.rehearsal.rehearse_fstab",
         lambda *_, **_options: Rehearsal(
             FstabReading(None, Completed(0, b"", b""), ()), replace(said, generator=Completed(0, b"", b""))
         ),
@@ -181,9 +181,9 @@ def test_edit_that_the_programs_of_this_machine_read_otherwise_leaves_the_fstab_
 @pytest.mark.parametrize("name", ["findmnt", "generator"])
 def test_plan_for_an_image_says_which_program_cannot_try_its_fstab(image, monkeypatch, name):
     if name == "findmnt":
-        monkeypatch.setattr("hosttune.host.rehearsal._VERIFY", "findmnt-that-is-not-there")
+        monkeypatch.setattr("hosttune.host.overlay.rehearsal._VERIFY", "findmnt-that-is-not-there")
     else:
-        monkeypatch.setattr("hosttune.host.rehearsal._GENERATORS", ())
+        monkeypatch.setattr("hosttune.host.overlay.rehearsal._GENERATORS", ())
     plan = examine(open_writer(root=str(image), hardware=HARDWARE), CATALOG, POLICY).plan()
     edits = [change for change in plan.changes if change.address.kind.startswith("fstab")]
     assert edits

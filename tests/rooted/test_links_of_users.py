@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from hosttune.host import tree
 from hosttune.host.door import Stat
-from hosttune.host.tree import FileTree
+from hosttune.host.reading import tree
+from hosttune.host.reading.tree import FileTree
 from hosttune.values import Unreadable
 
 EVE, BOB = 1001, 1002

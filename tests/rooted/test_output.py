@@ -16,10 +16,10 @@ import pytest
 
 from hosttune.cli import app
 from hosttune.errors import HosttuneError
-from hosttune.host import output
-from hosttune.host.live import LiveWriter
-from hosttune.host.output import check_writable, open_stream, publish_file, save
-from hosttune.host.thread_ids import rights_of
+from hosttune.host.processes.thread_ids import rights_of
+from hosttune.host.reading.live import LiveWriter
+from hosttune.host.writing import output
+from hosttune.host.writing.output import check_writable, open_stream, publish_file, save
 from hosttune.values import ABSENT, FileValue
 
 EVE = 1001

@@ -7,8 +7,8 @@ import os
 import pytest
 
 from hosttune.errors import Conflict, HosttuneError, Refused
-from hosttune.host import replace as module
-from hosttune.host.replace import discard_leftovers, find_leftovers, overwrite_bytes, remove, replace
+from hosttune.host.writing import replace as module
+from hosttune.host.writing.replace import discard_leftovers, find_leftovers, overwrite_bytes, remove, replace
 from hosttune.values import ABSENT, FileValue
 
 NEW = FileValue(b"new\n")

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from hosttune.actions import trial_guard
-from hosttune.actions.trial_guard import KeptFile
+from hosttune.actions.trial import guard as trial_guard
+from hosttune.actions.trial.guard import KeptFile
 from hosttune.values import FileValue
 from tests.unit.fake_reader import FakeReader
 from tests.unit.trial_host import ARMED_IN, BOOT_ID, LAST_DEADLINE, TRIAL, GuardedRoot, TrialHost

@@ -7,20 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from hosttune.actions import trial_clock, trial_guard
 from hosttune.actions.examine import Session
-from hosttune.actions.journal import read_journal
-from hosttune.actions.trial import apply_on_trial, come_back, confirm, finish, foresee, require_promise
-from hosttune.actions.trial_state import TrialState, read_trial
-from hosttune.engine.catalog import Catalog
-from hosttune.engine.policy import Policy
+from hosttune.actions.journal.journal import read_journal
+from hosttune.actions.trial import clock as trial_clock
+from hosttune.actions.trial import guard as trial_guard
+from hosttune.actions.trial.state import TrialState, read_trial
+from hosttune.actions.trial.trial import apply_on_trial, come_back, confirm, finish, foresee, require_promise
+from hosttune.engine.policy.policy import Policy
+from hosttune.engine.rules.catalog import Catalog
 from hosttune.engine.trial_terms import TrialTerms
 from hosttune.facts import Facts
 from hosttune.facts.containment import INITIAL
 from hosttune.facts.losses import HostStanding
 from hosttune.host.door import Completed
-from hosttune.host.live import LiveWriter
-from hosttune.host.tree import FileTree
+from hosttune.host.reading.live import LiveWriter
+from hosttune.host.reading.tree import FileTree
 from hosttune.values import ABSENT, Action, Address, Change, FileValue
 from tests.unit.trial_host import ARMED_IN, BOOT_ID, SECOND, TRIAL
 from tests.unit.trial_runs import MOUNTS, boot_change, file_change, plan_of
@@ -64,7 +65,7 @@ class Tree(LiveWriter):
 
 @pytest.fixture
 def host(tmp_path, monkeypatch):
-    monkeypatch.setattr("hosttune.actions.trial.read_standing", lambda *_, **__: HostStanding())
+    monkeypatch.setattr("hosttune.actions.trial.trial.read_standing", lambda *_, **__: HostStanding())
     for path, text in FILES.items():
         place = tmp_path / path[1:]
         place.parent.mkdir(parents=True, exist_ok=True)

@@ -5,14 +5,14 @@ import subprocess
 
 import pytest
 
-from hosttune.actions.ready import approvals_of
-from hosttune.engine.catalog import builtin_catalog, load_catalog
-from hosttune.engine.policy import AtBoot
-from hosttune.engine.policy_file import load_policy
+from hosttune.actions.gate.ready import approvals_of
+from hosttune.engine.policy.file import load_policy
+from hosttune.engine.policy.policy import AtBoot
+from hosttune.engine.rules.catalog import builtin_catalog, load_catalog
 from hosttune.errors import HosttuneError
 from hosttune.facts import Facts, UnknownFact
 from hosttune.facts.gpu.branches import SITE
-from hosttune.host.rooted import RootReader
+from hosttune.host.reading.rooted import RootReader
 from hosttune.values import Risk
 
 POLICY = "etc/hosttune/policy.yaml"

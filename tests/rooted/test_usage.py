@@ -10,7 +10,7 @@ import types
 
 import pytest
 
-from hosttune.host.live import LiveReader
+from hosttune.host.reading.live import LiveReader
 
 UID = 1003
 KIB = 1 << 10
@@ -57,14 +57,14 @@ answer = struct.pack("=IIIIHHIII", 7, 31, 65536, 0, 12, 10, 65536, 1, 0).ljust(6
 os.write(device, struct.pack("=IiQ", 16 + len(answer), 0, unique) + answer)
 """
 COUNT = """
-from hosttune.host import usage
+from hosttune.host.reading import usage
 usage.served_mounts = lambda: ()  # what it was when the walk began
 folder = os.open(os.path.dirname(folder), os.O_RDONLY)
 print(usage.count(folder).entries, flush=True)
 """
 LOOK = """
-from hosttune.host import late_mounts
-from hosttune.host.live import LiveReader
+from hosttune.host.reading import late_mounts
+from hosttune.host.reading.live import LiveReader
 late_mounts.ANSWER_S = 0.5
 reader = LiveReader()
 for look in (reader.list, reader.read, reader.usage, reader.space):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from hosttune.engine.catalog import builtin_catalog
-from hosttune.engine.evaluate import evaluate
+from hosttune.engine.decide.evaluate import evaluate
+from hosttune.engine.rules.catalog import builtin_catalog
 from hosttune.facts import Facts
-from hosttune.host.overlay import Overlay
+from hosttune.host.overlay.overlay import Overlay
 from hosttune.values import FileValue
 from tests.hosts.built import BUILT, reader
 

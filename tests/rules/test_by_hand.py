@@ -15,7 +15,7 @@ from hosttune.actions.examine import examine
 from hosttune.facts.packages import DATABASE
 from hosttune.facts.storage.filesystems import look
 from hosttune.facts.sysfs import expand
-from hosttune.host.overlay import Overlay
+from hosttune.host.overlay.overlay import Overlay
 from hosttune.resources import address_kinds, wish_kinds
 from hosttune.resources.base import invert_change
 from hosttune.resources.containers.docker_file import PATH as DAEMON_JSON

@@ -40,14 +40,15 @@ import yaml
 
 from hosttune.actions.examine import examine
 from hosttune.codec import plan_from_json, plan_to_json
-from hosttune.engine.catalog import builtin_catalog
-from hosttune.engine.lint import PLACEHOLDER
-from hosttune.engine.policy import DataMount, Declared, Policy
+from hosttune.engine.policy.policy import Policy
+from hosttune.engine.rules.catalog import builtin_catalog
+from hosttune.engine.rules.declared import DataMount, Declared
+from hosttune.engine.rules.lint import PLACEHOLDER
 from hosttune.facts.containers import known_holes
 from hosttune.facts.containers.known_holes import parse_table
 from hosttune.facts.own_tables import parse_own_table
 from hosttune.facts.packages import DATABASE
-from hosttune.host.overlay import Overlay
+from hosttune.host.overlay.overlay import Overlay
 from hosttune.values import ABSENT, Disturbs, FileValue, Risk
 from tests.hosts.built import HOSTS, reader
 from tests.hosts.driver import saying

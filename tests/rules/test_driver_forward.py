@@ -9,12 +9,12 @@ import pytest
 from hosttune.actions.apply import apply
 from hosttune.actions.examine import examine
 from hosttune.actions.undo import plan_undo, undo
-from hosttune.engine.catalog import builtin_catalog
-from hosttune.engine.policy import Policy
+from hosttune.engine.policy.policy import Policy
+from hosttune.engine.rules.catalog import builtin_catalog
 from hosttune.facts import Facts
 from hosttune.facts.apt_get import make_simulation
 from hosttune.host.door import BeforeReader, Completed
-from hosttune.host.overlay import Overlay
+from hosttune.host.overlay.overlay import Overlay
 from hosttune.values import Disturbs, Risk
 from tests.unit.driver_machine import A100, H100, V100
 from tests.unit.test_driver_forward import AUGUST_2028, NOVEMBER_2027, RUBIN, host

@@ -15,13 +15,13 @@ import pytest
 
 from hosttune.actions.examine import examine
 from hosttune.actions.health import ask, health_rules
-from hosttune.engine.health import Fitness, judge
-from hosttune.engine.policy import Policy
+from hosttune.engine.decide.health import Fitness, judge
+from hosttune.engine.policy.policy import Policy
 from hosttune.facts.gpu.health_smi import QUERIES
 from hosttune.facts.gpu.nvidia_smi import QUERY
 from hosttune.facts.gpu.nvlink import STATUS
-from hosttune.host.overlay import Overlay
-from hosttune.host.record import RecordReader
+from hosttune.host.overlay.overlay import Overlay
+from hosttune.host.record.record import RecordReader
 from tests.rules.test_cases import CASES, CATALOG, host_of
 
 BASE = Policy(today="2026-01-01")

@@ -19,10 +19,10 @@ from hosttune.actions.apply import apply
 from hosttune.actions.examine import examine
 from hosttune.actions.health import ask, health_rules
 from hosttune.actions.undo import plan_undo, undo
-from hosttune.engine.catalog import builtin_catalog
-from hosttune.engine.health import judge
-from hosttune.engine.policy import Policy
-from hosttune.host.overlay import Overlay
+from hosttune.engine.decide.health import judge
+from hosttune.engine.policy.policy import Policy
+from hosttune.engine.rules.catalog import builtin_catalog
+from hosttune.host.overlay.overlay import Overlay
 from hosttune.values import FileValue, Risk
 from tests.hosts.kinds import NAMES, record_of
 from tests.rules.proof import failing

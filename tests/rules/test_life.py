@@ -9,12 +9,12 @@ import pytest
 from hosttune.actions.apply import apply
 from hosttune.actions.examine import examine
 from hosttune.actions.undo import plan_undo, undo
-from hosttune.engine.catalog import Catalog, assemble_catalog, builtin_catalog
-from hosttune.engine.leftovers import find_orphans
-from hosttune.engine.lint import checked_rule
-from hosttune.engine.policy import Policy
-from hosttune.engine.waiver import Waiver
-from hosttune.host.overlay import Overlay
+from hosttune.engine.decide.leftovers import find_orphans
+from hosttune.engine.policy.policy import Policy
+from hosttune.engine.policy.waiver import Waiver
+from hosttune.engine.rules.catalog import Catalog, assemble_catalog, builtin_catalog
+from hosttune.engine.rules.lint import checked_rule
+from hosttune.host.overlay.overlay import Overlay
 from hosttune.resources.base import Applied
 from hosttune.values import ABSENT, Address, FileValue, Finding, HoldKind, Risk, Verdict
 from tests.hosts.built import HOSTS, reader

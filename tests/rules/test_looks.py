@@ -6,8 +6,8 @@ from functools import cache
 
 import pytest
 
-from hosttune.engine.catalog import builtin_catalog
-from hosttune.host.record import read_record
+from hosttune.engine.rules.catalog import builtin_catalog
+from hosttune.host.record.record import read_record
 from tests.hosts.built import BUILT, RECORDED
 from tests.hosts.looks import looks_of
 

@@ -12,16 +12,17 @@ import pytest
 
 from hosttune.actions.apply import apply
 from hosttune.actions.examine import examine
-from hosttune.actions.journal import read_journal
-from hosttune.actions.recover import recover
+from hosttune.actions.journal.journal import read_journal
+from hosttune.actions.journal.recover import recover
 from hosttune.actions.undo import plan_undo, undo
 from hosttune.codec import dump_json, plan_from_json, plan_to_json
-from hosttune.engine.catalog import Catalog
-from hosttune.engine.evaluate import evaluate
-from hosttune.engine.lint import checked_rule
-from hosttune.engine.policy import DataMount, Declared, Policy
+from hosttune.engine.decide.evaluate import evaluate
+from hosttune.engine.policy.policy import Policy
+from hosttune.engine.rules.catalog import Catalog
+from hosttune.engine.rules.declared import DataMount, Declared
+from hosttune.engine.rules.lint import checked_rule
 from hosttune.errors import Refused
-from hosttune.host.overlay import Overlay
+from hosttune.host.overlay.overlay import Overlay
 from hosttune.resources import address_kinds, wish_kinds
 from hosttune.resources.base import NUMERIC, Bound, Operator, Wish
 from hosttune.resources.kernel.sysctl import proc_path

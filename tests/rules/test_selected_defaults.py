@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hosttune.actions.examine import examine
-from hosttune.engine.catalog import builtin_catalog
-from hosttune.engine.policy import Policy
+from hosttune.engine.policy.policy import Policy
+from hosttune.engine.rules.catalog import builtin_catalog
 from hosttune.values import Disturbs, Risk
 from tests.hosts.built import HOSTS, reader
 

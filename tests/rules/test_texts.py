@@ -20,14 +20,14 @@ from hosttune.actions.apply import apply
 from hosttune.actions.examine import examine
 from hosttune.actions.undo import plan_undo
 from hosttune.choices.driver_state import UNITS
-from hosttune.engine.catalog import builtin_catalog
-from hosttune.engine.fleet import FleetAggregator
-from hosttune.engine.fleet_seen import seen_of_plan
-from hosttune.engine.policy import NO_DRAINS, Policy
+from hosttune.engine.fleet.fold import FleetAggregator
+from hosttune.engine.fleet.seen import seen_of_plan
+from hosttune.engine.policy.policy import NO_DRAINS, Policy
+from hosttune.engine.rules.catalog import builtin_catalog
 from hosttune.facts import Fact, Facts, RequestedNames
 from hosttune.facts.inventory import take_inventory
-from hosttune.host.overlay import Overlay
-from hosttune.host.record import RecordReader
+from hosttune.host.overlay.overlay import Overlay
+from hosttune.host.record.record import RecordReader
 from hosttune.values import Finding, Verdict
 from hosttune.views.checked import Checked
 from hosttune.views.driver import driver_table, driver_text

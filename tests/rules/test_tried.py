@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hosttune.engine.catalog import Catalog
-from hosttune.engine.lint import checked_rule
+from hosttune.engine.rules.catalog import Catalog
+from hosttune.engine.rules.lint import checked_rule
 from tests.rules.tried import CATALOG, why_untried
 
 HEAD = 'title: x\nrisk: low\ndisturbs: nothing\nsince: "0.1"\ngain: none\nwhy: x\nsources: [x]\n'

@@ -14,8 +14,8 @@ import yaml
 
 from hosttune.actions.examine import examine
 from hosttune.actions.health import ask, health_rules
-from hosttune.engine.health import Fitness, judge
-from hosttune.engine.policy import Policy
+from hosttune.engine.decide.health import Fitness, judge
+from hosttune.engine.policy.policy import Policy
 from hosttune.host.door import BeforeReader
 from hosttune.values import Unreadable, Verdict
 from tests.rules.test_cases import CASES, CATALOG, host_of

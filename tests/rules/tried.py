@@ -8,11 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from hosttune.actions.examine import examine
-from hosttune.engine.catalog import Catalog, builtin_catalog
-from hosttune.engine.evaluate import evaluate
-from hosttune.engine.policy import DataMount, Declared, Policy
+from hosttune.engine.decide.evaluate import evaluate
+from hosttune.engine.policy.policy import Policy
+from hosttune.engine.rules.catalog import Catalog, builtin_catalog
+from hosttune.engine.rules.declared import DataMount, Declared
 from hosttune.host.door import Reader
-from hosttune.host.overlay import Overlay
+from hosttune.host.overlay.overlay import Overlay
 from hosttune.resources.kernel.sysctl import proc_path
 from hosttune.values import ABSENT, Disturbs, Plan, Risk
 from tests.hosts.built import BUILT, RECORDED, reader

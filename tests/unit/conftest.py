@@ -6,14 +6,14 @@ import pytest
 
 from hosttune.actions import examine
 from hosttune.cli import app
-from hosttune.host.overlay import Overlay
-from hosttune.host.record import read_record
+from hosttune.host.overlay.overlay import Overlay
+from hosttune.host.record.record import read_record
 
 
 @pytest.fixture
 def in_one_process(monkeypatch):
     """Commands on a path of data act in this process, which root leaves where a user may mount a silent server."""
-    monkeypatch.setattr("hosttune.host.named.can_hang", lambda _: False)
+    monkeypatch.setattr("hosttune.host.reading.named.can_hang", lambda _: False)
 
 
 @pytest.fixture

@@ -136,7 +136,7 @@ class FakeReader:
         return self.spaces.get(place, ABSENT) if isinstance(place, str) else place
 
     def usage(self, path: str) -> Answer[Usage]:
-        from hosttune.host.usage import count_by_questions
+        from hosttune.host.reading.usage import count_by_questions
 
         return count_by_questions(self, path)
 

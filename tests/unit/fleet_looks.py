@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hosttune.engine.fleet_seen import HostLook
+from hosttune.engine.fleet.seen import HostLook
 
 
 def finding(rule="memory-swappiness", verdict="differs", now="60", **more):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hosttune.engine.policy import AtBoot
+from hosttune.engine.policy.policy import AtBoot
 from hosttune.errors import Refused
-from hosttune.host.overlay import Overlay
+from hosttune.host.overlay.overlay import Overlay
 from hosttune.values import (
     Action,
     Activation,

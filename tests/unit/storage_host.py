@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 from hosttune.facts import Facts
 from hosttune.host.door import Space
-from hosttune.host.overlay import Overlay
+from hosttune.host.overlay.overlay import Overlay
 from hosttune.resources import address_kinds, wish_kinds
 from hosttune.resources.base import Applied, Bound, Context, Operator, Wish
 from hosttune.values import Address, Disturbs, Risk

@@ -6,14 +6,14 @@ import pytest
 
 from hosttune import __version__
 from hosttune.actions.apply import apply, check_expected, new_run
-from hosttune.actions.journal import FOLDER, Journal, JournalWriter, read_journal, still_back
-from hosttune.actions.journal_lines import Run, parse_run
-from hosttune.actions.recover import recover
+from hosttune.actions.journal.journal import FOLDER, Journal, JournalWriter, read_journal, still_back
+from hosttune.actions.journal.lines import Run, parse_run
+from hosttune.actions.journal.recover import recover
 from hosttune.actions.run import wait_for_first_boot
 from hosttune.actions.undo import plan_undo, undo
 from hosttune.errors import Conflict, HosttuneError, Refused
 from hosttune.facts import Facts
-from hosttune.host.overlay import Overlay
+from hosttune.host.overlay.overlay import Overlay
 from hosttune.resources import address_kinds
 from hosttune.values import ABSENT, Action, Address, Change, HoldKind, Phase, Plan, Stage, Trigger, Unreadable
 from hosttune.views.page import Page

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from hosttune.actions import run as running
-from hosttune.actions.journal import FOLDER
+from hosttune.actions.journal.journal import FOLDER
 from hosttune.cli import served
-from hosttune.host.overlay import Overlay
-from hosttune.host.record import read_record
+from hosttune.host.overlay.overlay import Overlay
+from hosttune.host.record.record import read_record
 from hosttune.values import ABSENT, FileValue
 from tests.hosts.built import HOSTS
 

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hosttune.cli.app import run
-from hosttune.host.gathered import stem_of
+from hosttune.host.reading.gathered import stem_of
 from tests.hosts.built import HOSTS
 from tests.unit.test_ansible_bringing import CHANGE, ansible, folding, made
 

@@ -7,12 +7,12 @@ import pytest
 
 from hosttune.actions import apply as module
 from hosttune.actions.apply import apply, check_expected, reboot_reasons, what_differs
-from hosttune.actions.journal import read_journal
-from hosttune.engine.catalog import Catalog
-from hosttune.engine.policy import Policy
+from hosttune.actions.journal.journal import read_journal
+from hosttune.engine.policy.policy import Policy
+from hosttune.engine.rules.catalog import Catalog
 from hosttune.errors import Refused
 from hosttune.facts import Facts
-from hosttune.host.overlay import Overlay
+from hosttune.host.overlay.overlay import Overlay
 from hosttune.resources import address_kinds
 from hosttune.resources.packages import package_set
 from hosttune.values import (

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from hosttune.cli import app
-from hosttune.engine.approval import approval_of, parse_approvals
+from hosttune.engine.policy.approval import approval_of, parse_approvals
 from hosttune.errors import BadInput
 from hosttune.values import Action, Address, Change, Plan, Risk, Stage
 from tests.hosts.built import HOSTS

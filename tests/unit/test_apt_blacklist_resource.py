@@ -12,7 +12,7 @@ from hosttune.facts.apt import AptSetting, dump_command, values_in
 from hosttune.facts.apt_conf import AptNames
 from hosttune.facts.packages import Packages
 from hosttune.host.door import Completed, Stat
-from hosttune.host.overlay import Overlay
+from hosttune.host.overlay.overlay import Overlay
 from hosttune.resources import wish_kinds
 from hosttune.resources.base import Applied, Context, Wish
 from hosttune.resources.packages.apt_blacklist import KEY

@@ -8,7 +8,7 @@ from hosttune.choices.apt_commands import check_commands, find_missing, operands
 from hosttune.facts.gpu.archives import POLICY, Archives, Offer, policy_of
 from hosttune.facts.lookups import Lookup
 from hosttune.facts.packages import Packages
-from hosttune.host.record_policy import policy_of_names
+from hosttune.host.record.apt_policy import policy_of_names
 from tests.unit.fake_reader import FakeReader
 
 ARCHIVES = "Package files:\n 500 http://u noble/restricted amd64 Packages\n     release o=Ubuntu\n     origin u\n"

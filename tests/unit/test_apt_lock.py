@@ -8,7 +8,7 @@ import pytest
 from hosttune.errors import Refused
 from hosttune.facts import apt_get as apt
 from hosttune.host.door import LOCK_HOLDER, Process
-from hosttune.host.live import LiveReader
+from hosttune.host.reading.live import LiveReader
 from hosttune.resources.packages import apt_lock, apt_wait
 from hosttune.resources.packages.apt_lock import LOCKS, find_holder
 from hosttune.resources.packages.apt_wait import wait_for_apt

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from hosttune.engine.catalog import load_catalog
+from hosttune.engine.rules.catalog import load_catalog
 from hosttune.measure.bench.reading import Figures, Limit, Pass, conclude_limit, knee_of, measure_of, still_grows
 from hosttune.measure.cpus import Cpus
 from tests.unit.fake_reader import FakeReader

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from hosttune.errors import HosttuneError, Refused
-from hosttune.host.own import user_who_typed
+from hosttune.host.writing.own import user_who_typed
 from hosttune.measure.bench import read_crew, read_passes, read_program
 from hosttune.measure.bench.counters import DiskReading, Moment
 from hosttune.measure.bench.gates import GateClosed

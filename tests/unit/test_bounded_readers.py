@@ -16,13 +16,13 @@ OF_OTHERS = {"cmdline", "environ", "exe", "iterdir", "glob", "open_files", "proc
 # The functions that read foreign input, and so have a limit of their own. Each module is in the table of
 # The table: what it reads, who can write that, and the limit.
 DOORS = {
-    "host/bounded.py": ("read_head", "names_in", "process_ids"),
-    "host/confined_child.py": ("confine_self",),
-    "host/gathered.py": ("_list_entries",),
-    "host/named.py": ("_read_pipe",),
-    "host/proc.py": ("_Look.devices",),
+    "host/reading/bounded.py": ("read_head", "names_in", "process_ids"),
+    "host/processes/confined_child.py": ("confine_self",),
+    "host/reading/gathered.py": ("_list_entries",),
+    "host/reading/named.py": ("_read_pipe",),
+    "host/processes/proc.py": ("_Look.devices",),
     "host/process.py": ("_run_to_the_end", "_drain"),
-    "host/usage.py": ("_Tally.add",),
+    "host/reading/usage.py": ("_Tally.add",),
     "measure/bench/read_crew.py": ("_Worker.answer",),
     "measure/bench/read_program.py": (
         "ReadWorker.go", "read_through", "read_content", "with_pillow.decode", "with_wave.decode",
@@ -38,27 +38,31 @@ DOORS = {
 # What reads nothing that others write, or writes.
 OWN = {
     "cli/app.py": ("main",),  # /dev/null for a closed stream
-    "engine/compiled.py": ("_documents_from_yaml",),  # the package's rules
+    "engine/rules/compiled.py": ("_documents_from_yaml",),  # the package's rules
     "host/apart.py": ("_relay_output",),  # what its own child prints
     "host/in_time.py": ("_read_frames",),  # what its own child answers
-    "host/kept.py": (
+    "host/reading/kept.py": (
         "_list_names",
         "_read_content",
         "_all_of",
         "_replace",
     ),  # files of root only, 4 KiB or LIMIT of each
-    "host/late_mounts.py": ("_take",),  # what its own child answers, and is asked
-    "host/lock.py": ("hold_lock",),  # hosttune's lock
-    "host/output.py": ("save", "_save"),  # writes
-    "host/rehearsal_child.py": ("main", "units_in", "try_tmpfs"),  # what its parent hands over, in a tmpfs of its own
-    "host/replace.py": ("_find_leftovers",),  # names beside a file that is about to change, in a folder of root
-    "host/state.py": (
+    "host/reading/late_mounts.py": ("_take",),  # what its own child answers, and is asked
+    "host/writing/lock.py": ("hold_lock",),  # hosttune's lock
+    "host/writing/output.py": ("save", "_save"),  # writes
+    "host/overlay/rehearsal_child.py": (
+        "main",
+        "units_in",
+        "try_tmpfs",
+    ),  # what its parent hands over, in a tmpfs of its own
+    "host/writing/replace.py": ("_find_leftovers",),  # names beside a file that is about to change, in a folder of root
+    "host/writing/state.py": (
         "list_names",
         "load",
         "save",
         "sweep_drafts",
     ),  # files that only this user can write, LIMIT of each
-    "host/tree.py": ("parse_os_release",),  # writes to memory
+    "host/reading/tree.py": ("parse_os_release",),  # writes to memory
     "measure/bench/read_passes.py": ("write_shards", "_read_content", "cold_by_dropping_all"),  # size known, FILE_MOST
     "measure/bench/scratch.py": ("_make_folder", "_is_marked", "_empty_folder"),  # folders of 0700 that a bench made
     "measure/bench/signals.py": ("_answered_at_once.answer",),  # a pipe of its own
@@ -105,7 +109,7 @@ def test_files_are_read_through_the_bounded_functions(path):
     tree = ast.parse((PACKAGE / path).read_text(encoding="utf-8"))
     beside = [f"{where}: {name}" for where, name in raw_reads(tree) if where not in known(path)]
     assert beside == [], (
-        "use hosttune/host/bounded.py or host/named.py, or a Reader; else add it to DOORS, with a limit"
+        "use hosttune/host/reading/bounded.py or host/reading/named.py, or a Reader; else add it to DOORS, with a limit"
     )
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hosttune.engine.evaluate import is_satisfiable, merge_bounds
+from hosttune.engine.decide.evaluate import is_satisfiable, merge_bounds
 from hosttune.resources.base import Bound, Operator, Wish
 from hosttune.resources.bounds import choose_nearest, satisfies_wish
 

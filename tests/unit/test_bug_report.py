@@ -13,15 +13,15 @@ import pytest
 
 from hosttune.actions.examine import examine, examine_everything
 from hosttune.actions.health import ask, health_rules
-from hosttune.actions.record import take_record
-from hosttune.engine.catalog import builtin_catalog
-from hosttune.engine.policy import Policy
+from hosttune.actions.record.record import take_record
+from hosttune.engine.policy.policy import Policy
+from hosttune.engine.rules.catalog import builtin_catalog
 from hosttune.errors import BadInput
 from hosttune.facts import Facts
 from hosttune.facts.gpu.health_smi import LIST, QUERIES, REMAPPED
 from hosttune.facts.kernel.kernel_log import DMESG, JOURNAL
 from hosttune.host.door import Completed
-from hosttune.host.record import RecordReader, reader_of
+from hosttune.host.record.record import RecordReader, reader_of
 from hosttune.host.support import bug_report
 from hosttune.host.support.bug_report import is_bug_report, read_bug_report
 from hosttune.host.support.lspci import DEVICES, devices_in, tables_of

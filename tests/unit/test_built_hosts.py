@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hosttune.host.record import read_record
+from hosttune.host.record.record import read_record
 from tests.hosts.built import BUILT, RECORDED
 from tests.hosts.make import MACHINES
 

@@ -6,15 +6,15 @@ from types import SimpleNamespace
 import pytest
 
 from hosttune.actions.apply import apply
-from hosttune.actions.journal import read_journal
+from hosttune.actions.journal.journal import read_journal
 from hosttune.actions.undo import plan_undo, undo
-from hosttune.engine.catalog import builtin_catalog
-from hosttune.engine.plan import hold_back
-from hosttune.engine.policy import Policy
+from hosttune.engine.decide.plan import hold_back
+from hosttune.engine.policy.policy import Policy
+from hosttune.engine.rules.catalog import builtin_catalog
 from hosttune.facts import Facts
 from hosttune.facts.containment import INITIAL
 from hosttune.host.door import Process
-from hosttune.host.overlay import Overlay
+from hosttune.host.overlay.overlay import Overlay
 from hosttune.values import (
     ABSENT,
     Action,

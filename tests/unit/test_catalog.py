@@ -6,15 +6,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from hosttune.engine import lint
-from hosttune.engine.catalog import RULES_FOLDER, builtin_catalog, load_catalog
-from hosttune.engine.compiled import builtin_documents
-from hosttune.engine.evaluate import evaluate, subject_of
-from hosttune.engine.lint import checked_rule, rule_faults
-from hosttune.engine.profile import build_profile, resolve_profiles
-from hosttune.engine.rule import Status, build_rule, choice_module
-from hosttune.engine.shapes import profile_faults
-from hosttune.engine.yamlio import load_document
+from hosttune.engine.decide.evaluate import evaluate, subject_of
+from hosttune.engine.rules import lint
+from hosttune.engine.rules.catalog import RULES_FOLDER, builtin_catalog, load_catalog
+from hosttune.engine.rules.compiled import builtin_documents
+from hosttune.engine.rules.lint import checked_rule, rule_faults
+from hosttune.engine.rules.profile import build_profile, resolve_profiles
+from hosttune.engine.rules.rule import Status, build_rule, choice_module
+from hosttune.engine.rules.shapes import profile_faults
+from hosttune.engine.rules.yamlio import load_document
 from hosttune.errors import MOST_FAULTS, BadInput, HosttuneError
 from hosttune.facts import Facts
 from tests.unit.fake_reader import FakeReader

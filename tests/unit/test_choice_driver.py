@@ -8,7 +8,7 @@ import pytest
 
 from hosttune.choices.driver import choose
 from hosttune.choices.drivers.choice import DEFAULTS
-from hosttune.engine.catalog import builtin_catalog
+from hosttune.engine.rules.catalog import builtin_catalog
 from hosttune.facts import UnknownFact
 from hosttune.facts.apt_pins import Pin
 from hosttune.facts.gpu.archives import Offer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hosttune.host.cleaned import Cleaned, clean
+from hosttune.host.masking.cleaned import Cleaned, clean
 
 HOSTILE = "\x1b]0;P\x07\x1b[8mHID\r\n\u202e\u200b\x9b2J\udc9b password=hunter2"
 

@@ -12,7 +12,7 @@ from typer.main import get_command
 
 from hosttune import __version__
 from hosttune.actions import examine
-from hosttune.actions.journal import Journal
+from hosttune.actions.journal.journal import Journal
 from hosttune.actions.undo import plan_undo
 from hosttune.cli import app, common
 from hosttune.cli.help_page import summary_of
@@ -300,7 +300,7 @@ def test_what_root_alone_may_ask_is_refused_with_the_line_to_type(run, monkeypat
 
 
 def test_journal_that_root_alone_may_read_is_refused_with_the_line_to_type(run, monkeypatch, changed):
-    monkeypatch.setattr("hosttune.host.overlay.Overlay.is_privileged", False)
+    monkeypatch.setattr("hosttune.host.overlay.overlay.Overlay.is_privileged", False)
     monkeypatch.setattr("hosttune.actions.examine.read_journal", lambda _: Journal((), "permission denied"))
     status, _, err = run("undo", "--rule", "memory-swappiness")
     assert status == 2

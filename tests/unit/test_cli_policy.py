@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hosttune.engine.catalog import load_catalog
+from hosttune.engine.rules.catalog import load_catalog
 from tests.hosts.built import HOSTS
 from tests.unit.fake_reader import FakeReader
 from tests.unit.schemas import faults
@@ -152,7 +152,7 @@ def test_waiver_of_advice_alone_counts_once_it_has_expired(run, tmp_path, until,
 
 def test_lint_of_everything_covers_the_profiles(run, monkeypatch):
     assert run("rules", "lint")[0] == 0
-    monkeypatch.setattr("hosttune.engine.shapes.profile_faults", lambda document, catalog: ["a fault"])
+    monkeypatch.setattr("hosttune.engine.rules.shapes.profile_faults", lambda document, catalog: ["a fault"])
     assert run("rules", "lint", "--format", "text")[0] == 2
 
 

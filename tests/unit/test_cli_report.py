@@ -15,7 +15,7 @@ import pytest
 
 from hosttune.actions import fleet as action
 from hosttune.cli import app
-from hosttune.host.gathered import list_files, pair_paths
+from hosttune.host.reading.gathered import list_files, pair_paths
 from tests.hosts.built import HOSTS
 from tests.unit.fleet_looks import document, entry, finding
 from tests.unit.schemas import faults

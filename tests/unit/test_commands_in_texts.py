@@ -185,9 +185,9 @@ def test_commands_are_found_filled_and_judged():
 
 # Put into a command as it is: what was quoted before, and what holds a whole command.
 AS_IT_IS = {
-    "actions/ready.py": {"run.digest[:12]"},
-    "actions/trial.py": {"run"},
-    "actions/trial_state.py": {"back"},
+    "actions/gate/ready.py": {"run.digest[:12]"},
+    "actions/trial/trial.py": {"run"},
+    "actions/trial/state.py": {"back"},
     "choices/dpkg_stop.py": {"force"},
     "choices/driver_state.py": {"why"},
     "choices/driver_states/branch_moves.py": {"command", "hold", "pinning", "stay"},
@@ -200,7 +200,7 @@ AS_IT_IS = {
     "cli/common.py": {"spell_program()", "quote_for_shell(words)", "_spell_chosen(asdict(look)) if look else ''"},
     "cli/going_on.py": {"then"},
     "cli/init.py": {"spell_program()"},
-    "engine/trusted.py": {"name", "home", "spoilt"},
+    "engine/rules/trusted.py": {"name", "home", "spoilt"},
     "facts/apt_decisions.py": {"update"},
     "facts/containers/known_holes.py": {"names", "number"},
     "facts/gpu/candidates.py": {"install"},

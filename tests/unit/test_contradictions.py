@@ -7,12 +7,13 @@ import pytest
 from hosttune.actions.apply import apply
 from hosttune.actions.examine import examine
 from hosttune.actions.undo import plan_undo, undo
-from hosttune.engine.catalog import assemble_catalog, builtin_catalog
-from hosttune.engine.lint import checked_rule
-from hosttune.engine.policy import DataMount, Declared, Policy
+from hosttune.engine.policy.policy import Policy
+from hosttune.engine.rules.catalog import assemble_catalog, builtin_catalog
+from hosttune.engine.rules.declared import DataMount, Declared
+from hosttune.engine.rules.lint import checked_rule
 from hosttune.errors import HosttuneError
-from hosttune.host.overlay import Overlay
-from hosttune.host.record import read_record
+from hosttune.host.overlay.overlay import Overlay
+from hosttune.host.record.record import read_record
 from hosttune.resources import address_kinds
 from hosttune.values import FileValue, HoldKind, Verdict
 from hosttune.views.summary import exit_status

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 
-from hosttune.engine import mount_faults
-from hosttune.engine.catalog import builtin_catalog
-from hosttune.engine.shapes import policy_faults
-from hosttune.engine.yamlio import load_document
+from hosttune.engine.rules import declared as mount_faults
+from hosttune.engine.rules.catalog import builtin_catalog
+from hosttune.engine.rules.shapes import policy_faults
+from hosttune.engine.rules.yamlio import load_document
 from tests.patterns import PACKAGE
 
 # What has a bound: ports and GPUs of a machine, fields of a row, errors that are known, proofs, our own tables.

@@ -8,12 +8,12 @@ import subprocess
 import pytest
 
 from hosttune.actions.examine import examine
-from hosttune.engine.catalog import assemble_catalog, builtin_catalog, load_catalog
-from hosttune.engine.expressions import compile_text
-from hosttune.engine.lint import checked_rule, key_faults, lint_faults, rule_faults
-from hosttune.engine.policy import Policy
-from hosttune.engine.policy_file import load_policy
-from hosttune.engine.yamlio import load_document
+from hosttune.engine.expressions.expression import compile_text
+from hosttune.engine.policy.file import load_policy
+from hosttune.engine.policy.policy import Policy
+from hosttune.engine.rules.catalog import assemble_catalog, builtin_catalog, load_catalog
+from hosttune.engine.rules.lint import checked_rule, key_faults, lint_faults, rule_faults
+from hosttune.engine.rules.yamlio import load_document
 from hosttune.errors import BadInput, HosttuneError, Where
 from hosttune.rendering import render
 from hosttune.values import HoldKind, Verdict

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from hosttune.facts import Facts
-from hosttune.host.live import LiveReader
+from hosttune.host.reading.live import LiveReader
 from hosttune.measure.dataset import census as census_module
 from hosttune.measure.dataset import look as look_module
 from hosttune.measure.dataset.all_files import FileCounter

@@ -11,10 +11,10 @@ from itertools import count
 import pytest
 
 from hosttune.cli.app import run
-from hosttune.engine.catalog import builtin_catalog
+from hosttune.engine.rules.catalog import builtin_catalog
 from hosttune.errors import HosttuneError
 from hosttune.facts import Facts
-from hosttune.host.live import LiveReader
+from hosttune.host.reading.live import LiveReader
 from hosttune.measure import page_cache
 from hosttune.measure.bench import state
 from hosttune.measure.bench.place import look_at

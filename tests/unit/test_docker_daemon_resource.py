@@ -5,7 +5,7 @@ import pytest
 from hosttune.errors import Conflict, Refused
 from hosttune.facts.containers.docker_flags import expand_words, parse_flags
 from hosttune.host.door import Completed, Process
-from hosttune.host.overlay import Overlay
+from hosttune.host.overlay.overlay import Overlay
 from hosttune.resources import address_kinds
 from hosttune.resources.containers.docker_file import name_of, split_keys
 from hosttune.values import Activation, FileValue, HoldKind, Verdict

@@ -13,7 +13,7 @@ from hosttune.choices.driver_state import choose as states
 from hosttune.facts import Facts
 from hosttune.facts.gpu.candidates import DEVICES, LIST
 from hosttune.facts.gpu.packaging import QUERY
-from hosttune.host.record import RecordReader
+from hosttune.host.record.record import RecordReader
 from hosttune.views.driver import driver_table, driver_text
 from hosttune.views.page import Page
 from hosttune.views.terminal import Screen

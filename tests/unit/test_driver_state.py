@@ -12,7 +12,7 @@ from hosttune.choices.driver_state import STATES, choose
 from hosttune.choices.driver_states.told import BootOutlook
 from hosttune.choices.drivers.branch import describe_last
 from hosttune.choices.drivers.switches import SERVICE
-from hosttune.engine.catalog import builtin_catalog
+from hosttune.engine.rules.catalog import builtin_catalog
 from hosttune.facts import Facts, UnknownFact, make_unread
 from hosttune.facts.apt_get import PackageStep, Transaction
 from hosttune.facts.apt_pins import Pin

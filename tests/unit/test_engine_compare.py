@@ -5,10 +5,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from hosttune.engine import compare as module
-from hosttune.engine.compare import compare
-from hosttune.engine.policy import Policy
-from hosttune.engine.waiver import Waiver, waive
+from hosttune.engine.decide import compare as module
+from hosttune.engine.decide.compare import compare
+from hosttune.engine.policy.policy import Policy
+from hosttune.engine.policy.waiver import Waiver, waive
 from hosttune.facts.base import UnknownFact
 from hosttune.resources.base import Wish
 from hosttune.values import Action, Address, Change, Finding, Hold, HoldKind, Verdict

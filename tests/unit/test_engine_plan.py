@@ -5,19 +5,19 @@ from types import SimpleNamespace
 
 import pytest
 
-from hosttune.engine.plan import (
+from hosttune.engine.decide.plan import (
+    add_reboot_notes,
+    drop_double_changes,
     drop_repeated,
     guard_changes,
     hold_back,
     list_unannounced,
-    make_once,
     merge_findings,
-    put_reboots_last,
     running_work,
     stage,
 )
-from hosttune.engine.policy import Policy
-from hosttune.engine.waiver import Waiver
+from hosttune.engine.policy.policy import Policy
+from hosttune.engine.policy.waiver import Waiver
 from hosttune.facts.base import UnknownFact
 from hosttune.resources.base import Applied
 from hosttune.values import (
@@ -96,17 +96,17 @@ def test_fault_is_said_before_the_other_parts():
 def test_who_tells_to_reboot_says_what_comes_before_it():
     reboots = Finding("kernel-cmdline", "", Verdict.DIFFERS, todo="reboot")
     other = Finding("memory-swappiness", "", Verdict.DIFFERS, todo="look at rebooting.conf")
-    assert put_reboots_last((reboots, other)) == (reboots, other)
+    assert add_reboot_notes((reboots, other)) == (reboots, other)
     fstab = Finding("storage-fstab", "/data", Verdict.ADVICE, todo="mend it, then reboot", blocks_reboot=True)
     driver = Finding("gpu-driver", "", Verdict.DIFFERS, todo="mend it", blocks_reboot=True)
     noted = replace(reboots, todo="reboot (no reboot before storage-fstab and gpu-driver is solved)")
-    assert put_reboots_last((fstab, reboots, other, fstab, driver)) == (fstab, noted, other, fstab, driver)
+    assert add_reboot_notes((fstab, reboots, other, fstab, driver)) == (fstab, noted, other, fstab, driver)
 
 
 def test_command_that_names_a_rule_about_reboots_stays_as_it_has_to_be_typed():
     left = Finding("x", "", Verdict.ADVICE, todo="sudo hosttune undo --rule services-auto-reboot --yes")
     blocks = Finding("gpu-driver", "", Verdict.DIFFERS, todo="mend it", blocks_reboot=True)
-    assert put_reboots_last((blocks, left)) == (blocks, left)
+    assert add_reboot_notes((blocks, left)) == (blocks, left)
 
 
 def test_findings_of_other_subjects_stay_apart():
@@ -116,9 +116,9 @@ def test_findings_of_other_subjects_stay_apart():
 
 def test_change_that_two_rules_need_is_made_once_for_the_first():
     first, second = finding(Verdict.DIFFERS, change(A)), finding(Verdict.DIFFERS, change(A), change(B))
-    assert [one.changes for one in make_once([first, second])] == [(change(A),), (change(B),)]
+    assert [one.changes for one in drop_double_changes([first, second])] == [(change(A),), (change(B),)]
     other = finding(Verdict.DIFFERS, change(A, after="3"))  # not the same change
-    assert [one.changes for one in make_once([first, other])] == [(change(A),), other.changes]
+    assert [one.changes for one in drop_double_changes([first, other])] == [(change(A),), other.changes]
 
 
 IDLE = SimpleNamespace(work=SimpleNamespace(is_gpu_busy=False, evidence=()))
@@ -224,7 +224,7 @@ def test_only_what_disturbs_gpu_work_says_what_it_breaks():
 
 def test_change_of_the_first_of_three_rules_is_not_made_again_for_the_third():
     first, second = finding(Verdict.DIFFERS, change(A)), finding(Verdict.DIFFERS, change(B))
-    assert [one.changes for one in make_once([first, second, first])] == [(change(A),), (change(B),), ()]
+    assert [one.changes for one in drop_double_changes([first, second, first])] == [(change(A),), (change(B),), ()]
 
 
 def test_stage_has_each_trigger_of_its_changes_once():

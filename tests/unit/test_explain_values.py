@@ -7,8 +7,8 @@ import re
 import pytest
 
 from hosttune.actions.examine import examine
-from hosttune.engine.catalog import builtin_catalog
-from hosttune.engine.policy import Policy
+from hosttune.engine.policy.policy import Policy
+from hosttune.engine.rules.catalog import builtin_catalog
 from hosttune.values import Disturbs, Risk, Verdict
 from hosttune.views.explain import Explained, explain_json, explain_rule
 from hosttune.views.wording import Wording

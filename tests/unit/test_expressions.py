@@ -9,11 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hosttune.engine import expression_hints
-from hosttune.engine.evaluate import ExpressionNames
-from hosttune.engine.expression_helpers import gib_text, text_of
-from hosttune.engine.expression_hints import describe, item_of, name_type, options_of, record, simplify_hint
-from hosttune.engine.expressions import (
+from hosttune.engine.decide.evaluate import ExpressionNames
+from hosttune.engine.expressions import hints as expression_hints
+from hosttune.engine.expressions.expression import (
     CONSTANTS,
     HELPERS,
     compile_expression,
@@ -21,6 +19,8 @@ from hosttune.engine.expressions import (
     parse_expression,
     parse_text,
 )
+from hosttune.engine.expressions.helpers import gib_text, text_of
+from hosttune.engine.expressions.hints import describe, item_of, name_type, options_of, record, simplify_hint
 from hosttune.errors import BadInput, HosttuneError, Where
 from hosttune.facts import Facts
 from hosttune.facts.base import Fact, UnknownFact, make_unread

@@ -5,11 +5,11 @@ from uuid import UUID
 
 import pytest
 
-from hosttune.actions import before_boot
 from hosttune.actions.examine import examine
+from hosttune.actions.gate import before_boot
 from hosttune.codec import to_json
-from hosttune.engine.catalog import builtin_catalog
-from hosttune.engine.policy import Policy
+from hosttune.engine.policy.policy import Policy
+from hosttune.engine.rules.catalog import builtin_catalog
 from hosttune.facts import Facts
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.kernel import after_boot

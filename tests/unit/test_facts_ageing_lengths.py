@@ -4,13 +4,13 @@ import tracemalloc
 
 import pytest
 
-from hosttune.actions.record import take_record
+from hosttune.actions.record.record import take_record
 from hosttune.facts import Facts, globs
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.storage.ageing import SPOOL
 from hosttune.facts.storage.ageing_text import keep_told
-from hosttune.host.paths import PATH_MAX
-from hosttune.host.record import RecordReader
+from hosttune.host.reading.paths import PATH_MAX
+from hosttune.host.record.record import RecordReader
 from hosttune.values import FileValue
 from tests.unit.fake_reader import FakeReader
 

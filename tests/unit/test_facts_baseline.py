@@ -8,7 +8,7 @@ import pytest
 from hosttune.facts import Facts, UnknownFact
 from hosttune.facts.base import known_items
 from hosttune.facts.baseline import PATH, learn_baseline, parse, write_learned
-from hosttune.host.record import RecordReader
+from hosttune.host.record.record import RecordReader
 from tests.hosts.built import HOSTS, reader
 
 H100 = HOSTS / "h100-8x-2socket.json"

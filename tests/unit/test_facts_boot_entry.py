@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from hosttune.actions.one_shot import entry_text, safety_arguments
+from hosttune.actions.trial.one_shot import entry_text, safety_arguments
 from hosttune.facts.kernel.boot_entry import CUSTOM, ENVIRONMENT, BootEntry, one_shot, parts_of
 from hosttune.facts.kernel.grub import MenuEntry, entry_at, parse_menu
 from hosttune.host.door import Completed, Space, Stat

@@ -21,7 +21,7 @@ from hosttune.facts.gpu.candidates import (
 )
 from hosttune.facts.gpu.packaging import QUERY as SHOW
 from hosttune.host.door import Completed
-from hosttune.host.ubuntu_drivers import parse_list, parse_sections
+from hosttune.host.reading.ubuntu_drivers import parse_list, parse_sections
 from hosttune.values import Unreadable
 from tests.unit.fake_reader import FakeReader
 

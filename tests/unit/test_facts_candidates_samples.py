@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hosttune.facts.gpu.candidates import describe_refusal, merge, parse_devices
 from hosttune.host.door import Completed
-from hosttune.host.ubuntu_drivers import parse_list, parse_sections
+from hosttune.host.reading.ubuntu_drivers import parse_list, parse_sections
 from tests.unit.test_facts_candidates import GPU, LISTED, NOISE, OLD, PLUGIN, WIFI
 
 FOLDER = Path(__file__).resolve().parents[2].parent / "shared" / "samples" / "ubuntu-drivers"

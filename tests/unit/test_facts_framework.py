@@ -9,8 +9,8 @@ from hosttune.facts.framework.framework import parse
 from hosttune.facts.gpu.activity import ASK
 from hosttune.facts.gpu.activity import parse as parse_activity
 from hosttune.facts.jobs import debug_in, quota_of
-from hosttune.host import proc
 from hosttune.host.door import Completed, Process
+from hosttune.host.processes import proc
 from hosttune.values import Unreadable
 from tests.unit.fake_reader import FakeReader
 

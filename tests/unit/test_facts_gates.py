@@ -6,8 +6,8 @@ from hosttune.facts import Facts, UnknownFact
 from hosttune.facts.containment import INITIAL
 from hosttune.facts.gates import FOLDER, Gates, ask_gates
 from hosttune.host.door import Completed, Stat
-from hosttune.host.overlay import Overlay
-from hosttune.host.record import RecordingReader
+from hosttune.host.overlay.overlay import Overlay
+from hosttune.host.record.record import RecordingReader
 from hosttune.values import ABSENT, FileValue, Unreadable
 from tests.unit.fake_reader import FakeReader
 

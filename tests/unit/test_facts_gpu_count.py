@@ -6,11 +6,11 @@ import json
 
 import pytest
 
-from hosttune.actions.record_encode import encode_record
+from hosttune.actions.record.encode import encode_record
 from hosttune.facts import Facts, UnknownFact
 from hosttune.facts.gpu.gpu_count import INSTANCE_DATA, board_of, expected_of, registered_in, type_in
 from hosttune.facts.gpu.platforms import platform_of
-from hosttune.host.record import RecordingReader
+from hosttune.host.record.record import RecordingReader
 from tests.hosts.kinds import NAMES, record_of
 from tests.unit.fake_reader import FakeReader
 

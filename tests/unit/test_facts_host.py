@@ -6,7 +6,7 @@ import pytest
 
 from hosttune.facts import Facts, UnknownFact
 from hosttune.facts.containment import INITIAL, ContainmentMarks, decide
-from hosttune.host.machine_id import machine_id_hash
+from hosttune.host.reading.machine_id import machine_id_hash
 from hosttune.values import Unreadable
 from tests.unit.fake_reader import FakeReader
 

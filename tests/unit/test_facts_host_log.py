@@ -5,7 +5,7 @@ from time import process_time
 
 import pytest
 
-from hosttune.actions.record_encode import encode_record
+from hosttune.actions.record.encode import encode_record
 from hosttune.facts import Facts, UnknownFact
 from hosttune.facts.base import complete
 from hosttune.facts.kernel.host_log import MAX_LINES, choose_lines, count_severities, died_in, lockups_in, modules_in
@@ -21,7 +21,7 @@ from hosttune.facts.kernel.kernel_log import (
     reverse_log,
 )
 from hosttune.host.door import Completed
-from hosttune.host.record import RecordingReader, RecordReader
+from hosttune.host.record.record import RecordingReader, RecordReader
 from hosttune.values import ABSENT, Unreadable
 from tests.unit.fake_reader import FakeReader
 

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from hosttune.actions.record_shared import shared_text
+from hosttune.actions.record.shared import shared_text
 from hosttune.facts import UnknownFact
 from hosttune.facts.gpu.imex import CONFIG, FIB_TRIE, IF_INET6, NODES, collect, parse_addresses, parse_nodes
 from hosttune.facts.gpu.platforms import IMEX

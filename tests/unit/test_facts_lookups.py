@@ -7,18 +7,18 @@ from bisect import bisect_left
 import pytest
 
 from hosttune.actions.examine import examine
-from hosttune.actions.record import take_record
-from hosttune.engine.catalog import assemble_catalog, builtin_catalog
-from hosttune.engine.evaluate import evaluate
-from hosttune.engine.expression_values import MAX_RULE, Budget, OverBudget, value_of
-from hosttune.engine.expressions import compile_expression
-from hosttune.engine.lint import checked_rule, rule_faults
-from hosttune.engine.policy import Policy
-from hosttune.engine.yamlio import load_document
+from hosttune.actions.record.record import take_record
+from hosttune.engine.decide.evaluate import evaluate
+from hosttune.engine.expressions.evaluation import MAX_RULE, Budget, OverBudget, value_of
+from hosttune.engine.expressions.expression import compile_expression
+from hosttune.engine.policy.policy import Policy
+from hosttune.engine.rules.catalog import assemble_catalog, builtin_catalog
+from hosttune.engine.rules.lint import checked_rule, rule_faults
+from hosttune.engine.rules.yamlio import load_document
 from hosttune.errors import Where
 from hosttune.facts import Facts, UnknownFact, apt_conf, sysfs
 from hosttune.facts.relations import depends_of, provided_in, starts_in
-from hosttune.host.record import RecordReader
+from hosttune.host.record.record import RecordReader
 from hosttune.values import Verdict
 from tests.unit.fake_reader import FakeReader
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from hosttune.actions.record_encode import encode_record
+from hosttune.actions.record.encode import encode_record
 from hosttune.facts import Facts, UnknownFact
 from hosttune.facts.base import complete
 from hosttune.facts.memory.memory_modules import UDEV, MemoryModule, modules_in
-from hosttune.host.record import RecordingReader, RecordReader
+from hosttune.host.record.record import RecordingReader, RecordReader
 from tests.unit.fake_reader import FakeReader
 
 GIB = 1 << 30

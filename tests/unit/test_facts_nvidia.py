@@ -538,8 +538,8 @@ def test_parsers_bear_shuffled_cut_and_foreign_text(chance: random.Random, cut, 
 
 
 def test_a_record_keeps_the_drivers_lines_of_the_log_alone():
-    from hosttune.actions.record_encode import encode_record
-    from hosttune.host.record import RecordingReader, RecordReader
+    from hosttune.actions.record.encode import encode_record
+    from hosttune.host.record.record import RecordingReader, RecordReader
 
     recorder = RecordingReader(reader(Completed(1, b"", b""), queries={DMESG: NOISE + LOADING + FALLEN + XID}))
     found = Facts(recorder).nvidia

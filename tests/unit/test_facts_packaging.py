@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hosttune.actions.record_encode import encode_record
+from hosttune.actions.record.encode import encode_record
 from hosttune.facts import Facts
 from hosttune.facts.gpu.gpus import DEVICES
 from hosttune.facts.gpu.packaging import QUERY, aliases_in, match_devices, parse_show, parse_stanzas
 from hosttune.host.door import Completed
-from hosttune.host.record import RecordingReader, RecordReader
+from hosttune.host.record.record import RecordingReader, RecordReader
 from hosttune.values import ABSENT, Unreadable
 from tests.unit.driver_machine import gpu
 from tests.unit.fake_reader import FakeReader

@@ -8,16 +8,16 @@ from types import SimpleNamespace
 import pytest
 
 from hosttune.actions.examine import examine
-from hosttune.engine.catalog import builtin_catalog
-from hosttune.engine.evaluate import evaluate
-from hosttune.engine.policy import Policy
+from hosttune.engine.decide.evaluate import evaluate
+from hosttune.engine.policy.policy import Policy
+from hosttune.engine.rules.catalog import builtin_catalog
 from hosttune.facts import Facts, UnknownFact
 from hosttune.facts.gpu.pcie import errors_in, ports_of, speed_of, width_of
 from hosttune.facts.kernel.acs import acs_control, port_type
 from hosttune.facts.kernel.iommu import arguments_of
-from hosttune.host.overlay import Overlay
-from hosttune.host.pci_config import extended_capabilities, is_pci_config, without_serial
-from hosttune.host.record import read_record
+from hosttune.host.overlay.overlay import Overlay
+from hosttune.host.reading.pci_config import extended_capabilities, is_pci_config, without_serial
+from hosttune.host.record.record import read_record
 from hosttune.values import FileValue, Verdict
 from tests.hosts.built import HOSTS
 from tests.hosts.machine import express_port

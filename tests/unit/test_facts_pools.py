@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from hosttune.actions.record_encode import encode_record
+from hosttune.actions.record.encode import encode_record
 from hosttune.facts import Facts, UnknownFact
 from hosttune.facts.storage.pools import THIN, data_errors_in, erring_in, parse_thin
 from hosttune.host.door import Completed
-from hosttune.host.record import RecordingReader, RecordReader
+from hosttune.host.record.record import RecordingReader, RecordReader
 from hosttune.values import Unreadable
 from tests.unit.fake_reader import FakeReader
 

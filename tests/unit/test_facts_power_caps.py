@@ -2,7 +2,7 @@
 
 import pytest
 
-from hosttune.actions.record_shared import shared_text
+from hosttune.actions.record.shared import shared_text
 from hosttune.facts import Facts
 from hosttune.facts.gpu.power_caps import PowerCap, caps_in
 from hosttune.values import FileValue, Unreadable

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from hosttune.actions.record_encode import encode_record
+from hosttune.actions.record.encode import encode_record
 from hosttune.facts import Facts
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.storage.raid import VOLUMES, parse_mdstat, parse_volumes
 from hosttune.host.door import Completed
-from hosttune.host.record import RecordingReader, RecordReader
+from hosttune.host.record.record import RecordingReader, RecordReader
 from hosttune.values import Unreadable
 from tests.unit.fake_reader import FakeReader
 

@@ -5,7 +5,7 @@ import pytest
 from hosttune.facts import Facts, UnknownFact
 from hosttune.facts.base import get_raw
 from hosttune.facts.network.rdma import lanes_of, rate_of, word_of
-from hosttune.host.secrets import is_secret_file
+from hosttune.host.masking.secrets import is_secret_file
 from hosttune.values import Unreadable
 from tests.unit.fake_reader import FakeReader
 

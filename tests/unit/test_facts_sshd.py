@@ -2,7 +2,7 @@
 
 import pytest
 
-from hosttune.actions.record_shared import shared_text
+from hosttune.actions.record.shared import shared_text
 from hosttune.facts import Facts, UnknownFact
 from tests.unit.fake_reader import FakeReader
 

@@ -7,7 +7,7 @@ import pytest
 from hosttune.facts import Facts, UnknownFact
 from hosttune.facts.kernel.kernel_log import JOURNAL
 from hosttune.facts.storage.stopped import word_of
-from hosttune.host.mountinfo import parse
+from hosttune.host.reading.mountinfo import parse
 from hosttune.values import Unreadable
 from tests.unit.fake_reader import FakeReader
 

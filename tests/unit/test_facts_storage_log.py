@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from hosttune.actions.record_encode import encode_record
+from hosttune.actions.record.encode import encode_record
 from hosttune.facts import Facts, UnknownFact
 from hosttune.facts.kernel.kernel_log import DMESG, JOURNAL, reverse_log
 from hosttune.facts.storage.storage_log import choose_lines, errors_in, refusing_in, silent_in
 from hosttune.host.door import Completed, Process, Stat
-from hosttune.host.record import RecordingReader, RecordReader
+from hosttune.host.record.record import RecordingReader, RecordReader
 from hosttune.regex import regex
 from hosttune.values import ABSENT, TooLong
 from tests.unit.fake_reader import FakeReader

@@ -9,8 +9,8 @@ from hosttune.facts import Facts, UnknownFact
 from hosttune.facts.containment import INITIAL
 from hosttune.facts.processes import container_of
 from hosttune.facts.work import has_gpu, is_work, jobs_of
-from hosttune.host.bounded import CUT
 from hosttune.host.door import Process, Stat
+from hosttune.host.reading.bounded import CUT
 from hosttune.values import TooLong, Unreadable
 from tests.unit.fake_reader import FakeReader
 

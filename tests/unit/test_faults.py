@@ -9,13 +9,13 @@ import pytest
 from hosttune.actions.apply import apply, reboot_obstacles
 from hosttune.actions.examine import examine
 from hosttune.actions.undo import plan_undo, undo
-from hosttune.engine.catalog import load_catalog
-from hosttune.engine.fleet_reading import _decode_finding as read_finding
-from hosttune.engine.plan import merge_findings, put_reboots_last, waits_for_reboot
-from hosttune.engine.policy import Policy
-from hosttune.engine.waiver import Waiver
-from hosttune.host.overlay import Overlay
-from hosttune.host.simulate import DPKG_STATUS
+from hosttune.engine.decide.plan import add_reboot_notes, merge_findings, waits_for_reboot
+from hosttune.engine.fleet.reading import _decode_finding as read_finding
+from hosttune.engine.policy.policy import Policy
+from hosttune.engine.policy.waiver import Waiver
+from hosttune.engine.rules.catalog import load_catalog
+from hosttune.host.overlay.overlay import Overlay
+from hosttune.host.overlay.simulate import DPKG_STATUS
 from hosttune.values import (
     Action,
     Activation,
@@ -93,10 +93,10 @@ def test_fault_among_the_parts_of_a_subject_makes_it_one_and_is_said_first():
 def test_whoever_says_reboot_says_what_comes_before():
     waits = Finding("b-waits", "", Verdict.DIFFERS, Hold(HoldKind.WAITING, "a reboot"), todo="reboot when nothing runs")
     other = Finding("c-other", "", Verdict.ADVICE, todo="look at the fans")
-    told = put_reboots_last((FAULT, waits, other))
+    told = add_reboot_notes((FAULT, waits, other))
     assert told[1].todo == "reboot when nothing runs (no reboot before a-fault is solved)"
     assert (told[0], told[2]) == (FAULT, other)
-    assert put_reboots_last((waits, other)) == (waits, other)
+    assert add_reboot_notes((waits, other)) == (waits, other)
 
 
 def test_receipt_says_what_stays_and_what_must_come_before_the_reboot():

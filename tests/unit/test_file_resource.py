@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from hosttune.host.overlay import Overlay
+from hosttune.host.overlay.overlay import Overlay
 from hosttune.resources import address_kinds
 from hosttune.resources.base import Applied
 from hosttune.resources.file import compare_dropin, dropin_text

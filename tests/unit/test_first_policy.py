@@ -6,11 +6,11 @@ from types import SimpleNamespace
 import pytest
 
 from hosttune.cli.app import run
-from hosttune.engine.catalog import builtin_catalog
-from hosttune.engine.first_policy import first_policy, has_content
-from hosttune.engine.policy_file import PATH, build_policy
-from hosttune.engine.proposal import Proposal
-from hosttune.engine.yamlio import load_document
+from hosttune.engine.policy.file import PATH, build_policy
+from hosttune.engine.policy.first_policy import first_policy, has_content
+from hosttune.engine.policy.proposal import Proposal
+from hosttune.engine.rules.catalog import builtin_catalog
+from hosttune.engine.rules.yamlio import load_document
 from hosttune.facts.storage.spare import SpareDisk
 from hosttune.values import Address, Finding, Verdict
 from tests.hosts.built import HOSTS
@@ -57,7 +57,7 @@ def test_policy_of_comments_may_be_replaced():
 
 
 def test_record_is_shown_and_never_written(capsys, monkeypatch):
-    monkeypatch.setattr("hosttune.host.replace.replace", lambda *_, **__: pytest.fail("written"))
+    monkeypatch.setattr("hosttune.host.writing.replace.replace", lambda *_, **__: pytest.fail("written"))
     assert run(["init", "--host", str(HOSTS / "h100-8x-2socket.json")]) == 0
     out, err = capsys.readouterr()
     assert "\nprofile: train-multinode  # it has GPUs and RDMA (mlx5_0)\n" in out
@@ -70,13 +70,13 @@ def test_record_is_shown_and_never_written(capsys, monkeypatch):
     ("content", "said"), [(b"profile: base\n", "is there already"), (None, "cannot be read: not allowed")]
 )
 def test_policy_that_is_there_stays(content, said, capsys, monkeypatch):
-    from hosttune.host.live import LiveReader
+    from hosttune.host.reading.live import LiveReader
     from hosttune.values import Unreadable
 
     read = LiveReader.read
     there = Unreadable("not allowed") if content is None else content
     monkeypatch.setattr(LiveReader, "read", lambda self, path: there if path == PATH else read(self, path))
     monkeypatch.setattr("hosttune.cli.common.require_root", lambda *_: None)
-    monkeypatch.setattr("hosttune.host.replace.replace", lambda *_, **__: pytest.fail("written"))
+    monkeypatch.setattr("hosttune.host.writing.replace.replace", lambda *_, **__: pytest.fail("written"))
     assert run(["init", "--yes"]) == 2
     assert f"{PATH} {said}; nothing was written" in capsys.readouterr().err

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hosttune.engine import fleet as fleet_module
-from hosttune.engine.fleet import FleetAggregator
-from hosttune.engine.fleet_choice import LookCollector
-from hosttune.engine.fleet_seen import LONGEST, OUTCOMES, HostLook, Unread, seen_from_row, seen_to_row, value_of
-from hosttune.engine.fleet_values import HostNames
+from hosttune.engine.fleet import fold as fleet_module
+from hosttune.engine.fleet.choice import LookCollector
+from hosttune.engine.fleet.fold import FleetAggregator
+from hosttune.engine.fleet.seen import LONGEST, OUTCOMES, HostLook, Unread, seen_from_row, seen_to_row, value_of
+from hosttune.engine.fleet.values import HostNames
 from hosttune.values import Finding, Hold, HoldKind, Verdict
 from hosttune.views.fleet.words import list_worst
 from tests.unit.fleet_looks import look

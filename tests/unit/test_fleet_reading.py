@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hosttune.codec import change_from_json
-from hosttune.engine.fleet import FleetAggregator
-from hosttune.engine.fleet_reading import changes_in, parse_document, read_document
-from hosttune.engine.fleet_seen import HostLook, Unread
-from hosttune.engine.plan import digest
-from hosttune.engine.plan_class import in_common
+from hosttune.engine.decide.plan import digest
+from hosttune.engine.decide.plan_class import in_common
+from hosttune.engine.fleet.fold import FleetAggregator
+from hosttune.engine.fleet.reading import changes_in, parse_document, read_document
+from hosttune.engine.fleet.seen import HostLook, Unread
 from hosttune.values import Unreadable
 from hosttune.views.change import diff_of
 from tests.unit.fleet_looks import document, entry, finding

@@ -7,7 +7,7 @@ import pytest
 from hosttune.errors import Conflict, Refused
 from hosttune.facts.storage import fstab_lines
 from hosttune.facts.storage.fstab import collect
-from hosttune.host import mountinfo
+from hosttune.host.reading import mountinfo
 from hosttune.resources import address_kinds
 from hosttune.values import ABSENT, Action, Address, Change, Unreadable
 from tests.unit.fake_reader import FakeReader

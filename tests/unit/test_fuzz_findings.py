@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from hosttune.actions.journal import boot_id
-from hosttune.actions.journal_lines import parse_run
+from hosttune.actions.journal.journal import boot_id
+from hosttune.actions.journal.lines import parse_run
 from hosttune.errors import BadInput
 from hosttune.facts.gpu.gpu_boards import board_of
 from hosttune.facts.kernel.module_options import parse_kernel_number
@@ -16,7 +16,7 @@ from hosttune.facts.slurm_conf import slurm_rows
 from hosttune.facts.storage.ageing_text import keep_told
 from hosttune.facts.storage.fstab_readers import split_options
 from hosttune.facts.storage.raid import _MAPPED
-from hosttune.host.record import RecordReader
+from hosttune.host.record.record import RecordReader
 from hosttune.measure.watch import parse
 from hosttune.resources.base import Wish
 from hosttune.resources.dropin import WISH

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hosttune.engine.catalog import builtin_catalog
-from hosttune.engine.policy_file import build_policy
-from hosttune.engine.yamlio import load_document
+from hosttune.engine.policy.file import build_policy
+from hosttune.engine.rules.catalog import builtin_catalog
+from hosttune.engine.rules.yamlio import load_document
 from hosttune.errors import BadInput
 from hosttune.facts import globs
 from hosttune.facts.base import UnknownFact

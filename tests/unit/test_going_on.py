@@ -8,11 +8,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from hosttune.actions import examine, going_on
-from hosttune.actions import ready as module
-from hosttune.actions.going_on import PATH as UNIT
-from hosttune.actions.going_on import arrange_going_on, give_up, remove, require_systemd, unit_word
-from hosttune.actions.ready import (
+from hosttune.actions import examine
+from hosttune.actions.gate import going_on
+from hosttune.actions.gate import ready as module
+from hosttune.actions.gate.going_on import PATH as UNIT
+from hosttune.actions.gate.going_on import arrange_going_on, give_up, remove, require_systemd, unit_word
+from hosttune.actions.gate.ready import (
     MOTD,
     STATE,
     read_state,
@@ -20,15 +21,15 @@ from hosttune.actions.ready import (
 from hosttune.cli import going_on as cli_going_on
 from hosttune.cli import ready as cli_ready
 from hosttune.cli.options import HostOptions, LookAgain
-from hosttune.engine import trusted
-from hosttune.engine.approval import Approvals, PolicyApproval, parse_approvals
-from hosttune.engine.catalog import Catalog
-from hosttune.engine.policy import Policy
-from hosttune.engine.ready import CONTINUE as NAME
-from hosttune.engine.ready import (
+from hosttune.engine.decide.ready import CONTINUE as NAME
+from hosttune.engine.decide.ready import (
     Standing,
 )
-from hosttune.engine.reboot import boots_of
+from hosttune.engine.decide.reboot import boots_of
+from hosttune.engine.policy.approval import Approvals, PolicyApproval, parse_approvals
+from hosttune.engine.policy.policy import Policy
+from hosttune.engine.rules import trusted
+from hosttune.engine.rules.catalog import Catalog
 from hosttune.errors import HosttuneError, Refused
 from hosttune.facts.storage import lasting
 from hosttune.values import (
@@ -129,7 +130,7 @@ def booting(monkeypatch):
     host = Host({"/etc/machine-id": "1" * 32})
     arrange_going_on(host, ("ready",), "policy x", ["a-rule: host"], 1)
     host.ran.clear()
-    monkeypatch.setattr("hosttune.host.lock.hold_lock", contextmanager(lambda wait_s: (yield)))
+    monkeypatch.setattr("hosttune.host.writing.lock.hold_lock", contextmanager(lambda wait_s: (yield)))
     monkeypatch.setattr(cli_ready, "await_end", lambda: None)
     return host
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from hosttune.engine.catalog import builtin_catalog
-from hosttune.engine.gone import GONE
-from hosttune.engine.lint import checked_rule, lint_faults
-from hosttune.engine.policy import Policy
-from hosttune.engine.policy_effect import without_effect
-from hosttune.engine.policy_file import build_policy
-from hosttune.engine.yamlio import load_document
+from hosttune.engine.policy.effect import without_effect
+from hosttune.engine.policy.file import build_policy
+from hosttune.engine.policy.policy import Policy
+from hosttune.engine.rules.catalog import builtin_catalog
+from hosttune.engine.rules.gone import GONE
+from hosttune.engine.rules.lint import checked_rule, lint_faults
+from hosttune.engine.rules.yamlio import load_document
 from hosttune.errors import BadInput, HosttuneError
 
 CATALOG = builtin_catalog()

@@ -19,17 +19,17 @@ import pytest
 from hosttune.actions.examine import examine
 from hosttune.actions.health import ask, health_rules
 from hosttune.cli import app
-from hosttune.engine.catalog import builtin_catalog
-from hosttune.engine.health import Fitness, judge
-from hosttune.engine.plan import merge_findings
-from hosttune.engine.policy import Drains, Policy
-from hosttune.engine.waiver import Waiver
+from hosttune.engine.decide.health import Fitness, judge
+from hosttune.engine.decide.plan import merge_findings
+from hosttune.engine.policy.policy import Drains, Policy
+from hosttune.engine.policy.waiver import Waiver
+from hosttune.engine.rules.catalog import builtin_catalog
 from hosttune.facts import Facts
 from hosttune.facts.baseline import parse, why_not_alike
 from hosttune.host import process
 from hosttune.host.in_time import Waiting, in_time
-from hosttune.host.overlay import Overlay
-from hosttune.host.record import read_record
+from hosttune.host.overlay.overlay import Overlay
+from hosttune.host.record.record import read_record
 from hosttune.textfiles import own_file
 from hosttune.values import FileValue, Finding, Hold, HoldKind, Verdict
 from hosttune.verdict_words import FITNESS
@@ -419,10 +419,10 @@ def test_verbose_lists_what_was_asked_and_found_nothing(capsys, name):
 
 def test_only_root_learns_and_only_of_a_healthy_host(capsys, monkeypatch):
     words = ["health", "--learn", "--host", str(HOSTS / "h100-8x-2socket.json")]
-    monkeypatch.setattr("hosttune.host.live.LiveReader.is_privileged", False)
+    monkeypatch.setattr("hosttune.host.reading.live.LiveReader.is_privileged", False)
     assert app.run(words) == 2
     assert f"hosttune health --learn --host {words[-1]}\n" in capsys.readouterr().err
-    monkeypatch.setattr("hosttune.host.live.LiveReader.is_privileged", True)
+    monkeypatch.setattr("hosttune.host.reading.live.LiveReader.is_privileged", True)
     monkeypatch.setattr("hosttune.cli.health._look_at_health", lambda *_, **__: (judge([DEAD]), None))
     assert app.run(words) == 2
     assert "nothing was learned, for the host is NOT FIT: no GPU computes" in capsys.readouterr().err
@@ -430,11 +430,11 @@ def test_only_root_learns_and_only_of_a_healthy_host(capsys, monkeypatch):
 
 
 def test_what_is_learned_of_a_sibling_is_kept_for_this_host(capsys, monkeypatch, tmp_path):
-    monkeypatch.setattr("hosttune.host.state.name_folder", lambda part: str(tmp_path / part))
+    monkeypatch.setattr("hosttune.host.writing.state.name_folder", lambda part: str(tmp_path / part))
     own = Overlay(read_record(str(HOSTS / "h100-8x-2socket.json")))
     other = FileValue(b"0123456789abcdef0123456789abcdef\n")
     own.replace("/etc/machine-id", other, expected=own.read("/etc/machine-id"))
-    monkeypatch.setattr("hosttune.host.live.LiveReader", lambda: own)
+    monkeypatch.setattr("hosttune.host.reading.live.LiveReader", lambda: own)
     assert app.run(["health", "--learn", "--host", str(HOSTS / "h100-8x-2socket.json")]) == 0
     told = capsys.readouterr().out
     assert "is learned: this host is held against it from now on" in told
@@ -473,8 +473,8 @@ def test_gpu_that_the_sibling_alone_has_may_be_lost_here():
 
 def test_record_of_another_machine_is_not_learned(capsys, monkeypatch, tmp_path):
     own = read_record(str(HOSTS / "h100-8x-2socket.json"))
-    monkeypatch.setattr("hosttune.host.live.LiveReader", lambda: own)
-    monkeypatch.setattr("hosttune.host.state.name_folder", lambda part: str(tmp_path / part))
+    monkeypatch.setattr("hosttune.host.reading.live.LiveReader", lambda: own)
+    monkeypatch.setattr("hosttune.host.writing.state.name_folder", lambda part: str(tmp_path / part))
     assert app.run(["health", "--learn", "--host", str(HOSTS / "gh200-arm64.json")]) == 2
     assert "is no sibling of this host (architecture aarch64, here x86_64; " in capsys.readouterr().err
     assert not list(tmp_path.iterdir())

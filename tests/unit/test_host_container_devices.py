@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from hosttune.host import container_devices
-from hosttune.host.container_devices import ask, devices_in
+from hosttune.host.processes import container_devices
+from hosttune.host.processes.container_devices import ask, devices_in
 from hosttune.values import ABSENT, Unreadable
 
 ID = "3f2a" * 16

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hosttune.host.filestatus import status_of, status_without_links
+from hosttune.host.reading.filestatus import status_of, status_without_links
 
 
 @pytest.fixture

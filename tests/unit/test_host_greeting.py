@@ -8,8 +8,8 @@ import threading
 import pytest
 
 from hosttune.facts.network.reached import has_banner
-from hosttune.host.greeting import ask
-from hosttune.host.live import LiveReader
+from hosttune.host.reading.greeting import ask
+from hosttune.host.reading.live import LiveReader
 
 
 @pytest.fixture
@@ -17,7 +17,8 @@ def server():
     """Says these bytes to one client, each by itself, and closes unless it has to hang."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-        held = []
+        held: list[socket.socket] = []
+        threads: list[threading.Thread] = []
 
         def start(*parts: bytes, hangs: bool = False) -> int:
             def serve() -> None:
@@ -26,10 +27,13 @@ def server():
                     client.sendall(part)
                 held.append(client) if hangs else client.close()
 
-            threading.Thread(target=serve, daemon=True).start()
+            threads.append(threading.Thread(target=serve, daemon=True))
+            threads[-1].start()
             return port
 
         yield start
+        for thread in threads:  # on a busy machine it may still be about to hold its client
+            thread.join(10)
         for client in held:
             client.close()
 

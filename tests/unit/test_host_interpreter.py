@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from hosttune.host import code_owner, interpreter
-from hosttune.host.code_owner import owner_of_code
-from hosttune.host.interpreter import Interpreter, at_path, command_of, environment_of
-from hosttune.host.live import LiveReader
+from hosttune.host.processes import code_owner, interpreter
+from hosttune.host.processes.code_owner import owner_of_code
+from hosttune.host.processes.interpreter import Interpreter, at_path, command_of, environment_of
+from hosttune.host.reading.live import LiveReader
 from hosttune.values import Unreadable
 
 IS_ROOT = os.geteuid() == 0
@@ -42,7 +42,7 @@ def test_root_becomes_the_user_before_the_interpreter_is_started():
     command = command_of(Interpreter("/home/a/bin/python", 54321, 54322), 0)
     assert isinstance(command, list)
     before, after = command[: command.index("--")], command[command.index("--") + 1 :]
-    assert command[0] == os.path.realpath(sys.executable)  # host/confined_child.py
+    assert command[0] == os.path.realpath(sys.executable)  # host/processes/confined_child.py
     assert {"--reuid=54321", "--regid=54322", "--clear-groups", "--no-new-privs", "--inh-caps=-all"} < set(before)
     assert after == ["/home/a/bin/python"]
 

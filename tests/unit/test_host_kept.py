@@ -7,10 +7,10 @@ import os
 
 import pytest
 
-from hosttune.host import kept
 from hosttune.host.door import Completed
-from hosttune.host.live import LiveReader
 from hosttune.host.process import Ended
+from hosttune.host.reading import kept
+from hosttune.host.reading.live import LiveReader
 from hosttune.values import ABSENT
 from tests.unit.test_facts_candidates import GPU, LISTED
 

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from hosttune.errors import Refused
-from hosttune.host.lock import hold_lock
+from hosttune.host.writing.lock import hold_lock
 
 
 def test_second_run_is_refused_and_names_the_holder(tmp_path):
@@ -22,9 +22,7 @@ def test_second_run_is_refused_and_names_the_holder(tmp_path):
 
 def test_lock_ends_with_a_process_that_is_killed(tmp_path):
     path = str(tmp_path / "lock")
-    program = (
-        f"import os\nfrom hosttune.host.lock import hold_lock\nwith hold_lock({path!r}):\n    os.kill(os.getpid(), 9)\n"
-    )
+    program = f"import os\nfrom hosttune.host.writing.lock import hold_lock\nwith hold_lock({path!r}):\n    os.kill(os.getpid(), 9)\n"
     assert subprocess.run([sys.executable, "-c", program], check=False, timeout=60).returncode == -9
     with hold_lock(path):
         pass

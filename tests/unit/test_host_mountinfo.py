@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hosttune.host.mountinfo import (
+from hosttune.host.reading.mountinfo import (
     decode,
     encode,
     find_holding,

@@ -8,8 +8,8 @@ import stat
 import pytest
 
 from hosttune.errors import HosttuneError
-from hosttune.host import output as module
-from hosttune.host.output import check_writable, open_stream, publish_file, save
+from hosttune.host.writing import output as module
+from hosttune.host.writing.output import check_writable, open_stream, publish_file, save
 from hosttune.values import ABSENT, FileValue
 
 

@@ -6,9 +6,9 @@ import pytest
 
 from hosttune.errors import Conflict, Refused
 from hosttune.host.door import Stat
-from hosttune.host.mountinfo import parse, topmost_at
-from hosttune.host.overlay import Overlay
-from hosttune.host.simulate import DPKG_STATUS
+from hosttune.host.overlay.overlay import Overlay
+from hosttune.host.overlay.simulate import DPKG_STATUS
+from hosttune.host.reading.mountinfo import parse, topmost_at
 from hosttune.values import ABSENT, FileValue
 from tests.unit.fake_reader import FakeReader
 

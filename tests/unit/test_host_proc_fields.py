@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from hosttune.host import proc
-from hosttune.host.proc_fields import FIELDS, command_words, fields_by_hand, fields_by_psutil, full_name
+from hosttune.host.processes import proc
+from hosttune.host.processes.proc_fields import FIELDS, command_words, fields_by_hand, fields_by_psutil, full_name
 
 AWKWARD = "import sys; open('/proc/self/comm', 'w').write(') (x) 1 2'); print(flush=True); sys.stdin.read()"
 

@@ -7,8 +7,9 @@ import tracemalloc
 
 import pytest
 
-from hosttune.host import bounded, proc, proc_fields
-from hosttune.host.bounded import CUT, PROCESS_FILE
+from hosttune.host.processes import proc, proc_fields
+from hosttune.host.reading import bounded
+from hosttune.host.reading.bounded import CUT, PROCESS_FILE
 from hosttune.measure.watch.kept import content_of
 from hosttune.measure.watch.process import COMMAND_BYTES, WatchedProcess
 from hosttune.measure.watch.target import find

@@ -14,8 +14,8 @@ import pytest
 
 from hosttune.errors import Refused
 from hosttune.host import process
-from hosttune.host.live import LiveReader, LiveWriter
 from hosttune.host.process import Ended, act, last_lines, look
+from hosttune.host.reading.live import LiveReader, LiveWriter
 from hosttune.values import ABSENT, Unreadable
 
 

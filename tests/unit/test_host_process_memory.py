@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from hosttune.host import process_memory
-from hosttune.host.process_memory import MemoryLook, head_in_time
+from hosttune.host.processes import process_memory
+from hosttune.host.processes.process_memory import MemoryLook, head_in_time
 
 ROOT, USER, OTHER = range(100, 110), range(200, 260), range(300, 310)
 

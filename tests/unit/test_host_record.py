@@ -7,11 +7,11 @@ from base64 import b64encode
 
 import pytest
 
-from hosttune.actions.record import take_record
+from hosttune.actions.record.record import take_record
 from hosttune.errors import BadInput
 from hosttune.facts import Facts, UnknownFact
 from hosttune.host.door import Completed, Process
-from hosttune.host.record import RecordReader, parse_record, read_record
+from hosttune.host.record.record import RecordReader, parse_record, read_record
 from hosttune.values import ABSENT, Unreadable
 from tests.unit.fake_reader import FakeReader
 
@@ -187,7 +187,7 @@ def test_missing_record_is_refused(tmp_path):
 
 
 def test_record_keeps_names_and_limits_that_facts_asked_about():
-    from hosttune.host.record import RecordingReader
+    from hosttune.host.record.record import RecordingReader
 
     door = RecordingReader(FakeReader({"/proc/80/comm": "slurmd\n", "/proc/80/limits": "x", "/proc/80/environ": "y"}))
     for name in ("comm", "limits", "environ"):
@@ -216,7 +216,7 @@ def test_record_keeps_what_the_device_mapper_made_of_disks():
 
 
 def test_record_keeps_nothing_of_single_processes():
-    from hosttune.host.record import RecordingReader
+    from hosttune.host.record.record import RecordingReader
 
     door = RecordingReader(
         FakeReader({"/proc/80/mountinfo": "x", "/proc/1/comm": "init\n", "/proc/self/mountinfo": "y"})

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from hosttune.host import rehearsal
 from hosttune.host.door import Completed, Rehearsal
+from hosttune.host.overlay import rehearsal
 from hosttune.host.process import Ended
 from hosttune.values import Unreadable
 

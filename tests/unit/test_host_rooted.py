@@ -7,13 +7,13 @@ import os
 
 import pytest
 
-from hosttune.engine.trusted import read_trusted
+from hosttune.engine.rules.trusted import read_trusted
 from hosttune.errors import HosttuneError, Refused
 from hosttune.host import open_reader, open_writer
-from hosttune.host.live import LiveReader, LiveWriter
-from hosttune.host.paths import walk
-from hosttune.host.rooted import RootReader, RootWriter
-from hosttune.host.tree import FileTree
+from hosttune.host.reading.live import LiveReader, LiveWriter
+from hosttune.host.reading.paths import walk
+from hosttune.host.reading.rooted import RootReader, RootWriter
+from hosttune.host.reading.tree import FileTree
 from hosttune.values import ABSENT, FileValue, Unreadable
 from tests.unit.fake_reader import FakeReader
 

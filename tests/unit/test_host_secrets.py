@@ -7,13 +7,13 @@ from time import process_time
 
 import pytest
 
-from hosttune.actions.record import take_record
-from hosttune.actions.record_commands import shared_words
-from hosttune.actions.record_shared import shared_text
-from hosttune.host.cleaned import clean
+from hosttune.actions.record.commands import shared_words
+from hosttune.actions.record.record import take_record
+from hosttune.actions.record.shared import shared_text
 from hosttune.host.door import Process
-from hosttune.host.redact import Redactor, find_people, find_places, find_serials
-from hosttune.host.secrets import is_secret_file, is_serial_file, mask_command, mask_mapper_uuid, mask_text
+from hosttune.host.masking.cleaned import clean
+from hosttune.host.masking.redact import Redactor, find_people, find_places, find_serials
+from hosttune.host.masking.secrets import is_secret_file, is_serial_file, mask_command, mask_mapper_uuid, mask_text
 from tests.unit.fake_reader import FakeReader
 
 S = "hunter2-XyZ"

@@ -6,13 +6,13 @@ import os
 
 import pytest
 
-from hosttune.actions.record_encode import encode_record
+from hosttune.actions.record.encode import encode_record
 from hosttune.host.door import Usage
-from hosttune.host.live import LiveReader
-from hosttune.host.record import RecordingReader, RecordReader
-from hosttune.host.record_check import check_record
-from hosttune.host.rooted import RootReader
-from hosttune.host.usage import count
+from hosttune.host.reading.live import LiveReader
+from hosttune.host.reading.rooted import RootReader
+from hosttune.host.reading.usage import count
+from hosttune.host.record.check import check_record
+from hosttune.host.record.record import RecordingReader, RecordReader
 from hosttune.values import ABSENT, Unreadable
 
 

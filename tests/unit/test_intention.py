@@ -7,13 +7,13 @@ from types import SimpleNamespace
 import pytest
 
 from hosttune.actions.apply import apply, run_of
-from hosttune.actions.journal import JournalWriter, read_journal
-from hosttune.actions.receipts import FOLDER, drop_receipts, kept_receipts
-from hosttune.actions.recover import recover
+from hosttune.actions.journal.journal import JournalWriter, read_journal
+from hosttune.actions.journal.receipts import FOLDER, drop_receipts, kept_receipts
+from hosttune.actions.journal.recover import recover
 from hosttune.actions.undo import plan_undo, undo
 from hosttune.errors import Refused
 from hosttune.facts import Facts
-from hosttune.host.overlay import Overlay
+from hosttune.host.overlay.overlay import Overlay
 from hosttune.resources import address_kinds
 from hosttune.values import (
     Action,

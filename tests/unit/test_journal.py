@@ -3,10 +3,10 @@
 import pytest
 
 from hosttune.actions.apply import new_run
-from hosttune.actions.journal import FOLDER, Journal, JournalWriter, boot_id, read_journal
-from hosttune.actions.journal_lines import parse_run
+from hosttune.actions.journal.journal import FOLDER, Journal, JournalWriter, boot_id, read_journal
+from hosttune.actions.journal.lines import parse_run
 from hosttune.errors import HosttuneError
-from hosttune.host.overlay import Overlay
+from hosttune.host.overlay.overlay import Overlay
 from hosttune.values import ABSENT, Action, Address, Change, FileValue, Phase, Trigger, Unreadable
 from tests.unit.fake_reader import FakeReader
 

@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 
-from hosttune.actions.journal import FOLDER, KEEP, JournalWriter, read_journal
-from hosttune.actions.journal_lines import Run, StepId
-from hosttune.actions.recover import prune
+from hosttune.actions.journal.journal import FOLDER, KEEP, JournalWriter, read_journal
+from hosttune.actions.journal.lines import Run, StepId
+from hosttune.actions.journal.recover import prune
 from hosttune.actions.undo import find_original
-from hosttune.host.overlay import Overlay
+from hosttune.host.overlay.overlay import Overlay
 from hosttune.values import Action, Address, Change
 from tests.unit.fake_reader import FakeReader
 

@@ -11,10 +11,10 @@ from hosttune import host
 from hosttune.actions import kept_reports
 from hosttune.actions.kept_reports import day_of, keep, kept_days, report_of
 from hosttune.cli import app
-from hosttune.engine import policy_file
+from hosttune.engine.policy import file as policy_file
 from hosttune.errors import HosttuneError
-from hosttune.host import state
-from hosttune.host.record import read_record
+from hosttune.host.record.record import read_record
+from hosttune.host.writing import state
 from tests.hosts.built import HOSTS
 
 NOON = 1_795_348_800.0  # 2026-11-22 12:00 UTC

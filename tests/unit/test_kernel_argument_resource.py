@@ -2,7 +2,7 @@
 
 import pytest
 
-from hosttune.actions.boot_triggers import update_grub
+from hosttune.actions.gate.boot_triggers import update_grub
 from hosttune.errors import Refused
 from hosttune.facts.kernel import grub_arguments as grub
 from hosttune.resources.kernel.kernel_argument import contradicts_wanted, describe_unproven, has

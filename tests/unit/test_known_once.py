@@ -12,7 +12,7 @@ import pytest
 PACKAGE = Path(__file__).resolve().parents[2] / "hosttune"
 # Lists of all types that a file may name, whatever they keep: for masking, for lint, for words of a report.
 OF_ALL_TYPES = {
-    "host/named.py", "resources/storage/fstab_lint.py", "resources/storage/mount_policy.py",
+    "host/reading/named.py", "resources/storage/fstab_lint.py", "resources/storage/mount_policy.py",
     "views/measure/watch_words.py",
 }  # fmt: skip
 
@@ -51,8 +51,8 @@ def test_list_is_in_one_module(words, home, others):
 
 
 def test_folders_of_units_are_in_one_module():
-    """`actions/record.py` lists folders that a record keeps, this one among them."""
+    """`actions/record/record.py` lists folders that a record keeps, this one among them."""
     named = re.compile(r"""["']/(?:etc|usr/lib|usr/local/lib|lib)/systemd/system["']""")
     assert {name for name, text in TEXTS.items() if named.search(text)} == {
-        "host/known/unit_folders.py", "actions/record.py",
+        "host/known/unit_folders.py", "actions/record/record.py",
     }  # fmt: skip

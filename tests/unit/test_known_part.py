@@ -7,10 +7,10 @@ import json
 import pytest
 
 from hosttune.codec import to_json
-from hosttune.engine.evaluate import evaluate
-from hosttune.engine.expressions import compile_expression
-from hosttune.engine.rule import build_rule
-from hosttune.engine.yamlio import load_document
+from hosttune.engine.decide.evaluate import evaluate
+from hosttune.engine.expressions.expression import compile_expression
+from hosttune.engine.rules.rule import build_rule
+from hosttune.engine.rules.yamlio import load_document
 from hosttune.errors import Where
 from hosttune.facts import Facts
 from hosttune.facts.base import (

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hosttune.actions.record_shared import shared_text
+from hosttune.actions.record.shared import shared_text
 from hosttune.facts import Facts
 from hosttune.facts.containers.kubelet_swap import refuses_swap
 from hosttune.resources.storage.fstab_boot import look_at_boot_lines

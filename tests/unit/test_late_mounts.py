@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from hosttune.host import late_mounts
-from hosttune.host.late_mounts import Looker
+from hosttune.host.reading import late_mounts
+from hosttune.host.reading.late_mounts import Looker
 
 ROOT = Path(__file__).resolve().parents[2]
 PLACE = "/home/x/y"
 # A look of root's in a place of a user, without /proc, with standard input and output closed.
 ASKS = """
 import os, sys
-from hosttune.host import late_mounts
+from hosttune.host.reading import late_mounts
 os.geteuid = lambda: 0
 late_mounts.names_in = lambda *_: (_ for _ in ()).throw(OSError("no /proc"))
 one = late_mounts.Looker()

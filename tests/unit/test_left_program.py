@@ -10,8 +10,8 @@ import pytest
 
 from hosttune.actions import left_program
 from hosttune.actions.left_program import COPY, LINK, PYTHON, keep_program, leave_program, remove_idle_program
-from hosttune.host.overlay import Overlay
-from hosttune.host.record import read_record
+from hosttune.host.overlay.overlay import Overlay
+from hosttune.host.record.record import read_record
 from hosttune.values import ABSENT, FileValue
 from tests.hosts.built import HOSTS
 

@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from hosttune.engine.leftovers import find_orphans, point_out, rules_left
-from hosttune.engine.policy import Policy
+from hosttune.engine.decide.leftovers import add_undo_step, find_orphans, rules_left
+from hosttune.engine.policy.policy import Policy
 from hosttune.resources.base import Applied
 from hosttune.values import ABSENT, Address, Finding, Hold, HoldKind, Verdict
 
@@ -55,6 +55,6 @@ def test_file_of_a_rule_that_is_left_or_had_another_name_says_how_it_goes():
     findings = (owned("gone"), owned("was-so"), owned("stays"), owned("of-nobody"), edited)
     rules = rules_left([Finding("gone", "", Verdict.ADVICE)], ledger, catalog)
     assert rules == ("gone", "was-so")
-    found = [point_out(one, rules) for one in findings]
+    found = [add_undo_step(one, rules) for one in findings]
     way = "undo it first: sudo hosttune undo --rule"
     assert [one.todo for one in found] == [f"{way} gone --yes", f"{way} was-so --yes", "", "", ""]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hosttune.actions.boot_triggers import rebuild_initramfs
+from hosttune.actions.gate.boot_triggers import rebuild_initramfs
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.kernel.initramfs import NamedModules, find_generator, why_in
 from hosttune.facts.kernel.module_options import parse_options, same_value

@@ -6,7 +6,7 @@ import pytest
 
 from tests import mutation
 
-MODULE = "hosttune/engine/plan.py"
+MODULE = "hosttune/engine/decide/plan.py"
 
 
 def test_copy_has_every_test_that_is_named_committed_or_not(tmp_path, monkeypatch):
@@ -15,9 +15,9 @@ def test_copy_has_every_test_that_is_named_committed_or_not(tmp_path, monkeypatc
         MODULE: "",
         "tests/unit/test_plan.py": "from hosttune.engine import plan\n",
         "tests/unit/test_other.py": "from hosttune.textfiles import own_file\n",
-        "tests/unit/test_new.py": "import hosttune.engine.plan\n",
-        "tests/unit/test_gone.py": "import hosttune.engine.plan\n",
-        "tests/unit/test_secret.py": "import hosttune.engine.plan\n",
+        "tests/unit/test_new.py": "import hosttune.engine.decide.plan\n",
+        "tests/unit/test_gone.py": "import hosttune.engine.decide.plan\n",
+        "tests/unit/test_secret.py": "import hosttune.engine.decide.plan\n",
         ".gitignore": "test_secret.py\n",
     }
     for name, text in texts.items():

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from hosttune.host import mounters, mountinfo, named
+from hosttune.host.reading import mounters, mountinfo, named
 
 ENDS = ["\r", "\x0b", "\x0c", "\x1c", "\x85", "\u2028"]
 

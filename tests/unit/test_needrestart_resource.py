@@ -7,7 +7,7 @@ import pytest
 
 from hosttune.facts import Facts
 from hosttune.facts.services.needrestart import entries_for, mode_of, settings_in
-from hosttune.host.overlay import Overlay
+from hosttune.host.overlay.overlay import Overlay
 from hosttune.resources import address_kinds, wish_kinds
 from hosttune.resources.base import Context, Wish
 from hosttune.values import ABSENT, Address, Disturbs, FileValue, HoldKind, Risk, Unreadable, Verdict

@@ -8,7 +8,7 @@ import pytest
 
 from hosttune.cli.command_tree import read_tree
 from hosttune.cli.options import DetailedDisplay
-from hosttune.engine.policy import Policy
+from hosttune.engine.policy.policy import Policy
 from hosttune.views.page import Page
 from tests.hosts.built import HOSTS
 

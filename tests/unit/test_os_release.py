@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hosttune.host.tree import OS_RELEASE_LIMIT, parse_os_release
+from hosttune.host.reading.tree import OS_RELEASE_LIMIT, parse_os_release
 from hosttune.values import Unreadable
 
 PATH = "/etc/os-release"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import hosttune
-from hosttune.engine.catalog import builtin_catalog
+from hosttune.engine.rules.catalog import builtin_catalog
 from hosttune.facts.own_tables import FOLDER, parse_own_table, read_own_table
 from hosttune.views.explain import _add_dates
 

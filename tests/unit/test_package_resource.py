@@ -13,7 +13,7 @@ from hosttune.facts.gpu.archives import POLICY as ARCHIVES
 from hosttune.facts.gpu.archives import POLICY as POLICY_OF_ALL
 from hosttune.facts.packages import REPAIR
 from hosttune.host.door import Completed
-from hosttune.host.overlay import Overlay
+from hosttune.host.overlay.overlay import Overlay
 from hosttune.resources.base import Applied, Context, Wish
 from hosttune.resources.packages.package import PackagesWish
 from hosttune.resources.packages.package_set import PackageSetAddress, set_name, split_set

@@ -5,14 +5,14 @@ from dataclasses import replace
 import pytest
 
 from hosttune.actions.apply import waits_after
-from hosttune.actions.journal import Journal
-from hosttune.actions.journal_lines import JournalStep, Run, StepId
-from hosttune.actions.recover import prune
+from hosttune.actions.journal.journal import Journal
+from hosttune.actions.journal.lines import JournalStep, Run, StepId
+from hosttune.actions.journal.recover import prune
 from hosttune.errors import Conflict, Refused
 from hosttune.facts import Facts
 from hosttune.facts import apt_get as apt
 from hosttune.host.door import Completed
-from hosttune.host.overlay import Overlay
+from hosttune.host.overlay.overlay import Overlay
 from hosttune.resources.base import Context, Wish
 from hosttune.resources.packages import kept_debs
 from hosttune.resources.packages.driver_use import as_of_now

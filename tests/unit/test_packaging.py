@@ -16,10 +16,10 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from hosttune.cli import app, command_tree, completion_scripts
-from hosttune.engine.catalog import builtin_catalog
-from hosttune.engine.policy import Policy
-from hosttune.engine.policy_file import build_policy
-from hosttune.engine.yamlio import load_document
+from hosttune.engine.policy.file import build_policy
+from hosttune.engine.policy.policy import Policy
+from hosttune.engine.rules.catalog import builtin_catalog
+from hosttune.engine.rules.yamlio import load_document
 
 PACKAGING = Path(__file__).resolve().parents[2] / "playbooks/packaging"
 POLICY = (PACKAGING / "debian/policy.yaml").read_text(encoding="utf-8")

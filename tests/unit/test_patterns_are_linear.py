@@ -13,11 +13,11 @@ from importlib import import_module
 
 import pytest
 
-from hosttune.engine.catalog import builtin_catalog
-from hosttune.engine.expressions import compile_text
-from hosttune.engine.lint import rule_faults
-from hosttune.engine.shapes import policy_faults
-from hosttune.engine.yamlio import load_document
+from hosttune.engine.expressions.expression import compile_text
+from hosttune.engine.rules.catalog import builtin_catalog
+from hosttune.engine.rules.lint import rule_faults
+from hosttune.engine.rules.shapes import policy_faults
+from hosttune.engine.rules.yamlio import load_document
 from hosttune.errors import MOST_FAULTS, BadInput, Where
 from hosttune.facts.apt_conf import AptNames
 from hosttune.facts.commands import values_in

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from hosttune.engine.catalog import builtin_catalog
-from hosttune.engine.policy import DataMount, Policy
-from hosttune.engine.policy_file import build_policy, load_policy
-from hosttune.engine.yamlio import load_document
+from hosttune.engine.policy.file import build_policy, load_policy
+from hosttune.engine.policy.policy import Policy
+from hosttune.engine.rules.catalog import builtin_catalog
+from hosttune.engine.rules.declared import DataMount
+from hosttune.engine.rules.yamlio import load_document
 from hosttune.errors import BadInput, HosttuneError
 from hosttune.values import Action, Address, Change, Disturbs, FileValue, Finding, HoldKind, Risk, Verdict
 from tests.unit.fake_reader import FakeReader

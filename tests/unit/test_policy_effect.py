@@ -9,12 +9,12 @@ import pytest
 
 from hosttune.actions.examine import examine
 from hosttune.cli import app
-from hosttune.engine.catalog import builtin_catalog
-from hosttune.engine.policy import Policy
-from hosttune.engine.policy_effect import find_likeliest, without_effect
-from hosttune.engine.policy_file import build_policy
-from hosttune.engine.yamlio import load_document
-from hosttune.host.record import read_record
+from hosttune.engine.policy.effect import find_likeliest, without_effect
+from hosttune.engine.policy.file import build_policy
+from hosttune.engine.policy.policy import Policy
+from hosttune.engine.rules.catalog import builtin_catalog
+from hosttune.engine.rules.yamlio import load_document
+from hosttune.host.record.record import read_record
 from hosttune.values import HoldKind
 from tests.hosts.built import HOSTS
 from tests.unit.schemas import faults
@@ -230,7 +230,7 @@ def test_only_does_not_bring_back_a_rule_that_is_off(run, policy):
 def test_only_keeps_waivers_and_says_nothing_of_what_other_rules_left(policy):
     """The journal knows other rules; looking at one must not call theirs orphaned."""
     from hosttune.actions.apply import apply
-    from hosttune.host.overlay import Overlay
+    from hosttune.host.overlay.overlay import Overlay
 
     overlay = Overlay(read_record(H100))
     both = Policy(today="2026-01-01").only("memory-swappiness", "network-arp")

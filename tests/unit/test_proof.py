@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from hosttune.actions import examine
-from hosttune.actions.journal import FOLDER
-from hosttune.engine.catalog import builtin_catalog
-from hosttune.engine.policy import Policy
+from hosttune.actions.journal.journal import FOLDER
+from hosttune.engine.policy.policy import Policy
+from hosttune.engine.rules.catalog import builtin_catalog
 from hosttune.errors import Refused
-from hosttune.host.record import RecordReader, read_record
+from hosttune.host.record.record import RecordReader, read_record
 from hosttune.values import HoldKind
 from tests.hosts.built import BUILT
 

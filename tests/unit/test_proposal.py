@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from hosttune.engine.catalog import builtin_catalog
-from hosttune.engine.proposal import propose
+from hosttune.engine.policy.proposal import propose
+from hosttune.engine.rules.catalog import builtin_catalog
 from hosttune.facts import Facts
 from hosttune.facts.base import get_raw
 from hosttune.facts.role import CHASSIS, DLAMI, RDMA, SEAT
-from hosttune.host.overlay import Overlay
-from hosttune.host.record import read_record
+from hosttune.host.overlay.overlay import Overlay
+from hosttune.host.record.record import read_record
 from hosttune.values import ABSENT, Answer, FileValue, Unreadable
 from tests.hosts.built import HOSTS
 from tests.unit.fake_reader import FakeReader

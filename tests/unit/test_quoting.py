@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from hosttune.actions.examine import examine
-from hosttune.engine.catalog import builtin_catalog
-from hosttune.engine.policy import Policy
-from hosttune.host.cleaned import clean
-from hosttune.host.record import RecordReader
+from hosttune.engine.policy.policy import Policy
+from hosttune.engine.rules.catalog import builtin_catalog
+from hosttune.host.masking.cleaned import clean
+from hosttune.host.record.record import RecordReader
 from hosttune.measure.watch.limits import name_setter
 from hosttune.quoting import join, quote
 from hosttune.values import steps_of
@@ -76,7 +76,7 @@ def test_nothing_else_in_the_package_quotes():
         for path in PACKAGE.rglob("*.py")
         if re.search(r"shlex\.(?:quote|join)\(|from shlex import .*(?:quote|join)", path.read_text(encoding="utf-8"))
     ]
-    assert sorted(found) == ["actions/trial_guard.py", "quoting.py"]
+    assert sorted(found) == ["actions/trial/guard.py", "quoting.py"]
 
 
 MOUNTS = {"/proc/self/mountinfo", "/proc/1/mountinfo"}

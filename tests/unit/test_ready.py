@@ -8,10 +8,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from hosttune.actions import ready as module
 from hosttune.actions.examine import Session
-from hosttune.actions.going_on import arrange_going_on
-from hosttune.actions.ready import (
+from hosttune.actions.gate import ready as module
+from hosttune.actions.gate.going_on import arrange_going_on
+from hosttune.actions.gate.ready import (
     HOOKS,
     METRICS,
     MOTD,
@@ -26,10 +26,7 @@ from hosttune.actions.ready import (
     tell_hooks,
     write_metrics,
 )
-from hosttune.engine.approval import Approvals, PolicyApproval
-from hosttune.engine.catalog import Catalog, builtin_catalog
-from hosttune.engine.policy import NO_DRAINS, AtBoot, Drains, Policy
-from hosttune.engine.ready import (
+from hosttune.engine.decide.ready import (
     ReadyState,
     Standing,
     not_ready,
@@ -38,6 +35,9 @@ from hosttune.engine.ready import (
     why_no_reboot,
     why_not_known,
 )
+from hosttune.engine.policy.approval import Approvals, PolicyApproval
+from hosttune.engine.policy.policy import NO_DRAINS, AtBoot, Drains, Policy
+from hosttune.engine.rules.catalog import Catalog, builtin_catalog
 from hosttune.errors import BadInput, HosttuneError, Refused
 from hosttune.facts.base import UnknownFact, make_unread
 from hosttune.facts.kernel.after_boot import AfterBoot

@@ -9,10 +9,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from hosttune.actions import ready as module
-from hosttune.actions.going_on import PATH as UNIT
-from hosttune.actions.going_on import arrange_going_on
-from hosttune.actions.ready import (
+from hosttune.actions.gate import ready as module
+from hosttune.actions.gate.going_on import PATH as UNIT
+from hosttune.actions.gate.going_on import arrange_going_on
+from hosttune.actions.gate.ready import (
     METRICS,
     MOTD,
     STATE,
@@ -24,18 +24,18 @@ from hosttune.actions.ready import (
 from hosttune.cli import app
 from hosttune.cli import ready as cli_ready
 from hosttune.cli.options import DisplayOptions, LookOnly
-from hosttune.engine.policy import Policy
-from hosttune.engine.ready import (
+from hosttune.engine.decide.ready import (
     GateUnits,
     ReadyState,
     Standing,
     read_outlook,
     state_to_json,
 )
+from hosttune.engine.policy.policy import Policy
 from hosttune.errors import HosttuneError, Refused
 from hosttune.facts.base import UnknownFact
-from hosttune.host.cleaned import clean
 from hosttune.host.door import Completed
+from hosttune.host.masking.cleaned import clean
 from hosttune.values import (
     ABSENT,
     FileValue,
@@ -207,7 +207,7 @@ def gate(monkeypatch):
 
     monkeypatch.setattr("hosttune.cli.common.require_root", lambda *_: None)
     monkeypatch.setattr("hosttune.host.open_writer", lambda: host)
-    monkeypatch.setattr("hosttune.host.lock.hold_lock", holding)
+    monkeypatch.setattr("hosttune.host.writing.lock.hold_lock", holding)
     monkeypatch.setattr("hosttune.actions.run.open_for_change", opened)
     monkeypatch.setattr(module, "bring_up", bring)
     monkeypatch.setattr(module, "tell_hooks", lambda _, state, __: did.append(f"hooks {state.standing}"))

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
-from hosttune.actions.ready import HOOK_S
+from hosttune.actions.gate.ready import HOOK_S
 
 HOOKS = Path(__file__).resolve().parents[2] / "playbooks/provisioning/ready.d"
 SHELLS = ("dash", "bash")

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from hosttune.cli import app
-from hosttune.engine.catalog import load_catalog
-from hosttune.engine.reboot import can_wait, reboot_answer
+from hosttune.engine.decide.reboot import can_wait, reboot_answer
+from hosttune.engine.rules.catalog import load_catalog
 from hosttune.values import Finding, Hold, HoldKind, Verdict
 from tests.hosts.built import BUILT
 from tests.unit.fake_reader import FakeReader

@@ -4,16 +4,16 @@ from dataclasses import replace
 
 import pytest
 
-from hosttune.actions import trial_clock
 from hosttune.actions.apply import apply, reboot_obstacles
 from hosttune.actions.examine import examine, faults_of
-from hosttune.actions.trial import foresee
-from hosttune.engine.catalog import builtin_catalog
-from hosttune.engine.policy import Policy
-from hosttune.engine.reboot import reboot_answer
+from hosttune.actions.trial import clock as trial_clock
+from hosttune.actions.trial.trial import foresee
+from hosttune.engine.decide.reboot import reboot_answer
+from hosttune.engine.policy.policy import Policy
+from hosttune.engine.rules.catalog import builtin_catalog
 from hosttune.engine.trial_terms import TrialTerms
-from hosttune.host.overlay import Overlay
-from hosttune.host.record import read_record
+from hosttune.host.overlay.overlay import Overlay
+from hosttune.host.record.record import read_record
 from hosttune.values import FileValue, HoldKind
 from tests.hosts.built import BUILT
 

@@ -10,7 +10,7 @@ import pytest
 
 from hosttune import __version__
 from hosttune.cli import app
-from hosttune.host.record import RecordReader
+from hosttune.host.record.record import RecordReader
 from hosttune.values import NotRecorded, is_unrecorded
 from hosttune.views.page import Page
 from hosttune.views.record_gaps import gaps_text, missing_answer

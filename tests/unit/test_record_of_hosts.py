@@ -8,18 +8,18 @@ from pathlib import Path
 import pytest
 
 import hosttune.rules
-from hosttune.actions import record_encode
 from hosttune.actions.examine import examine, examine_everything
-from hosttune.actions.record import take_record
-from hosttune.actions.record_commands import UNIT_KEYS
-from hosttune.actions.record_encode import record_text
+from hosttune.actions.record import encode as record_encode
+from hosttune.actions.record.commands import UNIT_KEYS
+from hosttune.actions.record.encode import record_text
+from hosttune.actions.record.record import take_record
 from hosttune.codec import finding_to_json, to_json
-from hosttune.engine.catalog import builtin_catalog
-from hosttune.engine.policy import Policy
+from hosttune.engine.policy.policy import Policy
+from hosttune.engine.rules.catalog import builtin_catalog
 from hosttune.errors import HosttuneError
 from hosttune.facts import SUBJECTS
-from hosttune.host import record as host_record
-from hosttune.host.record import RecordingReader, RecordReader, read_record
+from hosttune.host.record import record as host_record
+from hosttune.host.record.record import RecordingReader, RecordReader, read_record
 from hosttune.regex import regex
 from hosttune.values import Unreadable
 from tests.hosts.built import BUILT, RECORDED

@@ -7,11 +7,11 @@ import shlex
 
 import pytest
 
-from hosttune.actions.record import take_record
+from hosttune.actions.record.record import take_record
 from hosttune.facts import Facts
 from hosttune.host.door import Completed, Process
-from hosttune.host.record import RecordReader
-from hosttune.host.secrets import mask_secrets
+from hosttune.host.masking.secrets import mask_secrets
+from hosttune.host.record.record import RecordReader
 from hosttune.values import FileValue
 from tests.unit.fake_reader import FakeReader
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from hosttune.actions import record_commands
+from hosttune.actions.record import commands as record_commands
 from hosttune.facts import UnknownFact
 from hosttune.facts.services.units import read_units, show_command
-from hosttune.host.record import RecordReader
-from hosttune.host.record_units import assemble_answer
+from hosttune.host.record.record import RecordReader
+from hosttune.host.record.units import assemble_answer
 
 
 def block(name, state, names=""):

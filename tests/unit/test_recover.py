@@ -7,11 +7,11 @@ import pytest
 
 from hosttune.actions import run as running
 from hosttune.actions.apply import new_run
-from hosttune.actions.journal import FOLDER, JournalWriter, read_journal
-from hosttune.actions.recover import recover
+from hosttune.actions.journal.journal import FOLDER, JournalWriter, read_journal
+from hosttune.actions.journal.recover import recover
 from hosttune.errors import Refused
 from hosttune.facts import apt_get as apt
-from hosttune.host.overlay import Overlay
+from hosttune.host.overlay.overlay import Overlay
 from hosttune.values import ABSENT, Action, Address, Change, FileValue, Phase, Unreadable
 from tests.unit.fake_reader import FakeReader
 

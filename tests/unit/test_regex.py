@@ -11,7 +11,12 @@ import pytest
 from hosttune.regex import _Late, regex
 
 ROOT = Path(__file__).resolve().parents[2]
-APART = {"__main__", "hosttune.__main__", "hosttune.host.rehearsal_child", "hosttune.measure.bench.read_program"}
+APART = {
+    "__main__",
+    "hosttune.__main__",
+    "hosttune.host.overlay.rehearsal_child",
+    "hosttune.measure.bench.read_program",
+}
 MODULES = sorted(
     {
         ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")

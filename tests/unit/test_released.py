@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from hosttune.actions.journal import FOLDER, JournalWriter, read_journal
-from hosttune.actions.journal_lines import parse_run
-from hosttune.actions.recover import prune
+from hosttune.actions.journal.journal import FOLDER, JournalWriter, read_journal
+from hosttune.actions.journal.lines import parse_run
+from hosttune.actions.journal.recover import prune
 from hosttune.cli import app
 from hosttune.codec import change_from_json, change_to_json, plan_from_json
-from hosttune.host.overlay import Overlay
-from hosttune.host.record import RecordReader, parse_record
+from hosttune.host.overlay.overlay import Overlay
+from hosttune.host.record.record import RecordReader, parse_record
 from hosttune.measure.bench import results
 from hosttune.values import ABSENT, FileValue
 from tests.unit.fake_reader import FakeReader

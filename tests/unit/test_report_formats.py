@@ -7,7 +7,7 @@ import pytest
 
 from hosttune.cli import app
 from hosttune.errors import HosttuneError
-from hosttune.host.output import save
+from hosttune.host.writing.output import save
 from tests.hosts.built import BUILT, HOSTS
 
 H100 = str(HOSTS / "h100-8x-2socket.json")

@@ -8,8 +8,8 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from hosttune.engine.compiled import builtin_documents
-from hosttune.engine.shapes import make_schemas
+from hosttune.engine.rules.compiled import builtin_documents
+from hosttune.engine.rules.shapes import make_schemas
 from tests.generated import hold
 
 FOLDER = Path(__file__).resolve().parents[2] / "hosttune" / "schemas"

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hosttune.engine.schema import (
+from hosttune.engine.rules.schema import (
     AnyOf,
     Boolean,
     Date,
@@ -25,7 +25,7 @@ from hosttune.engine.schema import (
     json_schema,
     of_type,
 )
-from hosttune.engine.yamlio import load_document
+from hosttune.engine.rules.yamlio import load_document
 
 SHAPE = TableSpec(
     {

@@ -11,12 +11,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hosttune.actions.examine import examine_everything
-from hosttune.actions.record import take_record
+from hosttune.actions.record.record import take_record
 from hosttune.cli import app
-from hosttune.engine.catalog import builtin_catalog
-from hosttune.engine.policy import Policy
+from hosttune.engine.policy.policy import Policy
+from hosttune.engine.rules.catalog import builtin_catalog
 from hosttune.facts.storage.fstab_lines import line_problem, parse
-from hosttune.host.record import RecordReader
+from hosttune.host.record.record import RecordReader
 from hosttune.resources.storage.fstab_lint import lint
 from hosttune.views.fstab import fstab_json, lint_text
 from hosttune.views.terminal import Screen

@@ -19,11 +19,11 @@ import pytest
 
 from hosttune.actions.examine import examine
 from hosttune.actions.health import ask, health_rules
-from hosttune.engine.catalog import builtin_catalog
-from hosttune.engine.policy import Policy
+from hosttune.engine.policy.policy import Policy
+from hosttune.engine.rules.catalog import builtin_catalog
 from hosttune.errors import BadInput
-from hosttune.facts import Facts
-from hosttune.host.record import read_record, reader_of
+from hosttune.facts import Facts, UnknownFact
+from hosttune.host.record.record import read_record, reader_of
 from hosttune.host.support import archive, is_support_file
 from hosttune.host.support.archive import read_archive
 from hosttune.host.support.bug_report import is_bug_report
@@ -33,6 +33,7 @@ from hosttune.values import ABSENT, Unreadable, Verdict
 from hosttune.views.support import source_lines
 from tests.unit.sos_reports import (
     FOLDERS,
+    HOSTNAMECTL,
     LOG,
     LOST,
     NOT_REACHED,
@@ -99,6 +100,16 @@ def test_archive_is_the_record_of_its_host():
         "570.86.15", "answers", "6.8.0-60-generic",
     )  # fmt: skip
     assert (facts.os.id, facts.os.version_id, facts.host.is_container) == ("ubuntu", "24.04", False)
+
+
+def test_mounts_are_those_of_the_first_process_where_sos_ran_on_the_host_itself():
+    files = {"proc/1/mountinfo": "22 1 8:1 / / rw,relatime - ext4 /dev/sda1 rw\n"}
+    assert [one.target for one in Facts(reader(sosreport(files=files))).mounts.all] == ["/"]
+    in_a_container = {("host", "hostnamectl status"): HOSTNAMECTL.replace("server", "container")}
+    cleaned = {"etc/sysctl.d/10-local.conf": "# 53:4f:53:11:22:33\n"}
+    for other in (sosreport(answers=in_a_container, files=files), sosreport(files=files | cleaned)):
+        with pytest.raises(UnknownFact, match="not in this record: /proc/self/mountinfo"):
+            _ = Facts(reader(other)).mounts.all
 
 
 def test_healthy_archive_accuses_nothing_and_is_never_fit():
@@ -301,7 +312,7 @@ def test_headers_of_headers_and_long_ones_are_refused():
 BOMB = """
 import lzma, gzip, re, resource, sys
 from hosttune.errors import BadInput
-from hosttune.host.record import read_record, reader_of
+from hosttune.host.record.record import read_record, reader_of
 resource.setrlimit(resource.RLIMIT_AS, (700 << 20, 700 << 20))
 content = sys.stdin.buffer.read()
 try:

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from hosttune.actions import standing
 from hosttune.actions.examine import examine
-from hosttune.actions.standing import await_health, read_planned, read_standing, standing_of, standing_text
-from hosttune.engine.catalog import builtin_catalog
-from hosttune.engine.policy import Policy
+from hosttune.actions.trial import standing
+from hosttune.actions.trial.standing import await_health, read_planned, read_standing, standing_of, standing_text
+from hosttune.engine.policy.policy import Policy
+from hosttune.engine.rules.catalog import builtin_catalog
 from hosttune.errors import BadInput
 from hosttune.facts import Facts, signs
 from hosttune.facts.kernel import after_boot
@@ -18,7 +18,7 @@ from hosttune.facts.losses import Aspect, HostStanding, Loss, Sign, Unseen, find
 from hosttune.facts.network import reached
 from hosttune.facts.services.units import FAILED
 from hosttune.host.door import Completed
-from hosttune.host.record import read_record
+from hosttune.host.record.record import read_record
 from hosttune.values import Action, Address, Change, Unreadable
 from tests.hosts.built import HOSTS
 from tests.unit.fake_reader import FakeReader

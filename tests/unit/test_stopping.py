@@ -13,8 +13,8 @@ from hosttune.host.console import is_gone
 APPLIES = """\
 import json, signal, sys
 from tests.unit import test_intention as one
-from hosttune.actions.journal import read_journal
-from hosttune.host import stopping
+from hosttune.actions.journal.journal import read_journal
+from hosttune.host.writing import stopping
 
 writer = one.host()
 stopping.outlive_terminal()

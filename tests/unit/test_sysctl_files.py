@@ -7,7 +7,7 @@ import pytest
 from hosttune.facts import Facts, UnknownFact
 from hosttune.facts.kernel import sysctl_at_boot
 from hosttune.facts.placed import Placed
-from hosttune.host.effort import EFFORT
+from hosttune.host.reading.effort import EFFORT
 from hosttune.resources import address_kinds, wish_kinds
 from hosttune.resources.base import Bound, Context, Operator, Wish
 from hosttune.values import ABSENT, Address, Disturbs, HoldKind, Risk, Verdict

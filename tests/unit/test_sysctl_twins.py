@@ -2,7 +2,7 @@
 
 from hosttune.facts import Facts
 from hosttune.facts.placed import Placed
-from hosttune.host.overlay import Overlay
+from hosttune.host.overlay.overlay import Overlay
 from hosttune.resources import address_kinds
 from hosttune.values import Action, Address, Change
 from tests.unit.fake_reader import FakeReader

@@ -3,7 +3,7 @@
 import pytest
 
 from hosttune.errors import Conflict
-from hosttune.host.overlay import Overlay
+from hosttune.host.overlay.overlay import Overlay
 from hosttune.resources import address_kinds
 from hosttune.resources.kernel.sysfs_set import number_paths, parse_values, spell_values
 from hosttune.values import ABSENT, Action, Address, Change, Unreadable

@@ -6,13 +6,17 @@ import signal
 
 import pytest
 
-from hosttune.actions import trial_clock, trial_guard, trial_state, triggers
-from hosttune.actions.connection import Login, read_login, why_not_proof
-from hosttune.actions.interrupted import TRIAL_FOLDER, describe_interrupted
-from hosttune.actions.journal import read_journal
-from hosttune.actions.one_shot import is_asked_for
-from hosttune.actions.recover import recover
-from hosttune.actions.trial import (
+from hosttune.actions import triggers
+from hosttune.actions.journal.interrupted import TRIAL_FOLDER, describe_interrupted
+from hosttune.actions.journal.journal import read_journal
+from hosttune.actions.journal.recover import recover
+from hosttune.actions.trial import clock as trial_clock
+from hosttune.actions.trial import guard as trial_guard
+from hosttune.actions.trial import state as trial_state
+from hosttune.actions.trial.connection import Login, read_login, why_not_proof
+from hosttune.actions.trial.one_shot import is_asked_for
+from hosttune.actions.trial.state import RECORD, TrialState, read_trial, require_none, state_of
+from hosttune.actions.trial.trial import (
     apply_on_trial,
     begin_to_take_back,
     come_back,
@@ -26,10 +30,9 @@ from hosttune.actions.trial import (
     still_coming_up,
     taken_back,
 )
-from hosttune.actions.trial_state import RECORD, TrialState, read_trial, require_none, state_of
 from hosttune.actions.undo import plan_undo, undo
-from hosttune.engine.plan import hold_back
-from hosttune.engine.policy import Policy
+from hosttune.engine.decide.plan import hold_back
+from hosttune.engine.policy.policy import Policy
 from hosttune.engine.trial_terms import TrialTerms
 from hosttune.errors import Refused
 from hosttune.facts.kernel.boot_entry import CUSTOM, ENVIRONMENT, BootEntry, OneShot
@@ -351,7 +354,9 @@ def test_gpu_at_work_is_rebooted_under_only_at_the_last_deadline(monkeypatch):
     host, _, trial = begun(boot_change())
     host.boot(TRIAL)
     trial_guard.mark(host, "trying")
-    monkeypatch.setattr("hosttune.actions.trial._list_gpu_work", lambda _: ("train.py of alice holds /dev/nvidia0",))
+    monkeypatch.setattr(
+        "hosttune.actions.trial.trial._list_gpu_work", lambda _: ("train.py of alice holds /dev/nvidia0",)
+    )
     ended = come_back(host.session, host, read_trial(host), "nobody confirmed it", may_reboot=True)
     assert host.read("/etc/modprobe.d/60-hosttune-net.conf") is ABSENT
     assert "systemctl reboot" not in host.ran
@@ -368,7 +373,9 @@ def test_return_whose_reboot_cannot_be_left_to_the_guard_is_tried_again(monkeypa
     host, _, _ = begun(boot_change())
     host.boot(TRIAL)
     trial_guard.mark(host, "trying")
-    monkeypatch.setattr("hosttune.actions.trial._list_gpu_work", lambda _: ("train.py of alice holds /dev/nvidia0",))
+    monkeypatch.setattr(
+        "hosttune.actions.trial.trial._list_gpu_work", lambda _: ("train.py of alice holds /dev/nvidia0",)
+    )
     host.refused.add("systemd-run --unit=hosttune-trial-")
     with pytest.raises(Refused):
         come_back(host.session, host, read_trial(host), "nobody confirmed it", may_reboot=True)
@@ -481,7 +488,7 @@ def test_power_cut_before_the_menu_is_written_is_ended_without_a_failure(grub, m
 def test_boot_that_cannot_be_asked_for_leaves_the_live_part_on_trial(grub, monkeypatch):
     host, _, _ = begun(*LIVE, argument_change(), host=grub)
     refused = OneShot(None, ("GRUB's default is kernel 6.9, and 6.8 runs",))
-    monkeypatch.setattr("hosttune.actions.trial.look_at_grub", lambda *_: refused)
+    monkeypatch.setattr("hosttune.actions.trial.trial.look_at_grub", lambda *_: refused)
     with pytest.raises(Refused, match=r"kernel 6\.9"):
         confirm(host.session, host, require_confirmable(host.session, host, None), lambda _: None)
     now = read_trial(host)
@@ -494,7 +501,7 @@ def test_boot_that_is_asked_for_in_part_takes_the_live_part_back(grub, monkeypat
         raise Refused("the environment block does not read back")
 
     host, _, _ = begun(*LIVE, argument_change(), host=grub)
-    monkeypatch.setattr("hosttune.actions.trial.one_shot.arm_entry", refuse)
+    monkeypatch.setattr("hosttune.actions.trial.trial.one_shot.arm_entry", refuse)
     ended = confirm(host.session, host, require_confirmable(host.session, host, None), lambda _: None)
     assert ended.state is TrialState.CAME_BACK
     assert (value(host), is_clean(host)) == ("60", True)
@@ -508,7 +515,7 @@ def test_time_of_a_live_part_begins_when_it_is_counted(monkeypatch):
         host.after_s(125)
         return HostStanding()
 
-    monkeypatch.setattr("hosttune.actions.trial.read_standing", slow)
+    monkeypatch.setattr("hosttune.actions.trial.trial.read_standing", slow)
     host, _, trial = begun(*LIVE, host=host, terms=TrialTerms(120))
     assert (trial.state, trial.left_s, trial.record.started_s) == (TrialState.LIVE, 120, 225)
 
@@ -666,7 +673,7 @@ def test_only_a_connection_that_began_after_the_changes_confirms_them(names, say
 
 def test_old_connection_is_refused_live_and_taken_in_the_boot_on_trial(monkeypatch):
     host, _, _ = begun(*LIVE, boot_change())
-    monkeypatch.setattr("hosttune.actions.trial.read_login", lambda _: Login(is_remote=True, began_s=50.0))
+    monkeypatch.setattr("hosttune.actions.trial.trial.read_login", lambda _: Login(is_remote=True, began_s=50.0))
     with pytest.raises(Refused, match="this connection was there before the changes"):
         require_confirmable(host.session, host, None)
     trial_guard.mark(host, "settled")
@@ -688,7 +695,7 @@ ENTRY = BootEntry("Debian", "6.1.0-1", ("insmod ext2",), "/vmlinuz-6.1.0-1", "ro
 @pytest.fixture
 def grub(monkeypatch):
     """A host that GRUB can be asked for one boot of."""
-    monkeypatch.setattr("hosttune.actions.trial.look_at_grub", lambda *_: OneShot(ENTRY, ()))
+    monkeypatch.setattr("hosttune.actions.trial.trial.look_at_grub", lambda *_: OneShot(ENTRY, ()))
     return TrialRunHost({ENVIRONMENT: BLOCK})
 
 
@@ -753,7 +760,7 @@ def test_boot_that_cannot_be_asked_for_takes_the_run_back_at_once(grub, monkeypa
     def refuse(*_):
         raise Refused("the environment block does not read back")
 
-    monkeypatch.setattr("hosttune.actions.trial.one_shot.arm_entry", refuse)
+    monkeypatch.setattr("hosttune.actions.trial.trial.one_shot.arm_entry", refuse)
     host, _receipt, ended = begun(argument_change(), boot_change(), host=grub)
     assert ended.state is TrialState.CAME_BACK
     assert ended.reason == "the boot on trial cannot be asked for: the environment block does not read back"

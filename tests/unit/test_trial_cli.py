@@ -7,16 +7,16 @@ from types import SimpleNamespace
 
 import pytest
 
-from hosttune.actions import trial_guard
-from hosttune.actions.standing import Judged
-from hosttune.actions.trial_state import BEFORE, RECORD, read_trial
+from hosttune.actions.trial import guard as trial_guard
+from hosttune.actions.trial.standing import Judged
+from hosttune.actions.trial.state import BEFORE, RECORD, read_trial
 from hosttune.cli import served
-from hosttune.engine.policy_file import PATH as POLICY
-from hosttune.engine.ready import GateUnits
+from hosttune.engine.decide.ready import GateUnits
+from hosttune.engine.policy.file import PATH as POLICY
 from hosttune.errors import Refused
 from hosttune.facts.losses import Aspect, HostStanding, Loss
 from hosttune.host.door import Completed, Space
-from hosttune.host.overlay import Overlay
+from hosttune.host.overlay.overlay import Overlay
 from hosttune.values import ABSENT, FileValue
 from tests.unit.schemas import faults
 
@@ -49,8 +49,8 @@ def host(changed, monkeypatch):
     monkey.setattr(changed, "query", query)
     monkey.setattr(changed, "run", act)
     monkey.setattr(changed, "space", lambda _: Space(10**11, 10**11, 10**7, 10**7))
-    monkey.setattr("hosttune.actions.trial.read_standing", lambda *_, **__: HostStanding())
-    monkey.setattr("hosttune.actions.trial.read_planned", lambda *_, **__: ())
+    monkey.setattr("hosttune.actions.trial.trial.read_standing", lambda *_, **__: HostStanding())
+    monkey.setattr("hosttune.actions.trial.trial.read_planned", lambda *_, **__: ())
     return changed
 
 
@@ -99,12 +99,14 @@ def test_receipt_says_what_is_on_trial_in_json_too(run, host):
 def test_losses_are_shown_and_confirmed_only_anyway(run, host, monkeypatch):
     run(*ON_TRIAL)
     lost = (Loss(Aspect.MOUNT, "/data", "/data is not mounted any more"),)
-    monkeypatch.setattr("hosttune.actions.trial.find_losses", lambda *_: lost)
+    monkeypatch.setattr("hosttune.actions.trial.trial.find_losses", lambda *_: lost)
     status, out, err = run("confirm")
     assert (status, "/data is not mounted any more" in out) == (1, True)
     assert "--anyway" in err
     assert "ask again" not in err
-    monkeypatch.setattr("hosttune.actions.trial.still_coming_up", lambda *_: "this boot is 20 s old: ask again then")
+    monkeypatch.setattr(
+        "hosttune.actions.trial.trial.still_coming_up", lambda *_: "this boot is 20 s old: ask again then"
+    )
     assert "hosttune: this boot is 20 s old: ask again then" in run("confirm")[2]
     assert run("confirm", "--anyway")[0] == 0
 
@@ -194,7 +196,7 @@ def test_policy_puts_every_apply_on_trial_unless_it_is_switched_off(run, host, t
 
 
 def test_plan_of_nothing_but_what_cannot_come_back_is_refused_and_never_made_without_a_trial(run, host, monkeypatch):
-    from hosttune.engine import trial
+    from hosttune.engine.decide import trial
 
     monkeypatch.setattr(trial, "_try_change", lambda change, *_: trial._keep_change(change, "nothing takes it back"))
     before = dict(host.files)
@@ -224,7 +226,7 @@ def test_look_at_an_open_trial_holds_nobody_up(run, host, monkeypatch):
 
     monkeypatch.setattr("hosttune.actions.run.open_for_change", hold)
     monkeypatch.setattr("hosttune.host.open_writer", lambda **_: host)
-    monkeypatch.setattr("hosttune.actions.standing.await_health", lambda *_, **__: Judged(True, (), 1.0))
+    monkeypatch.setattr("hosttune.actions.trial.standing.await_health", lambda *_, **__: Judged(True, (), 1.0))
     assert run("come-back", "look", name)[0] == 0
     assert json.loads(run("trial", "--format", "json")[1])["state"] == "on trial: live"
 
@@ -238,7 +240,7 @@ def looking(run, host, monkeypatch):
         name = json.loads(run("trial", "--format", "json")[1])["run"]
         monkeypatch.setattr("hosttune.host.open_writer", lambda **_: host)
         monkeypatch.setattr("hosttune.actions.run.open_writer", lambda **_: host)
-        monkeypatch.setattr("hosttune.actions.trial.find_losses", lambda *_: losses())
+        monkeypatch.setattr("hosttune.actions.trial.trial.find_losses", lambda *_: losses())
         return name
 
     return look
@@ -254,7 +256,7 @@ def test_health_that_was_lost_while_the_lock_was_waited_for_does_not_confirm(run
         judged.append(look(1.0))
         return Judged(not judged[-1], judged[-1], 1.0)
 
-    monkeypatch.setattr("hosttune.actions.standing.await_health", judge)
+    monkeypatch.setattr("hosttune.actions.trial.standing.await_health", judge)
     assert run("come-back", "look", name)[0] == 0
     assert (judged, answers) == ([(), gone], [])  # the second look, with the lock, was not as before: once more
     last = json.loads(run("history", "--format", "json")[1])["runs"][0]
@@ -266,9 +268,11 @@ def test_health_is_not_asked_before_the_run_has_come_to_its_end(run, host, looki
     made = host.files[RECORD]
     half = json.dumps(dict(json.loads(made.content), made_s=0.0)).encode()
     host.files[RECORD] = FileValue(half, 0o600)
-    monkeypatch.setattr("hosttune.actions.standing.await_health", lambda *_, **__: pytest.fail("it is not at its end"))
+    monkeypatch.setattr(
+        "hosttune.actions.trial.standing.await_health", lambda *_, **__: pytest.fail("it is not at its end")
+    )
     assert run("come-back", "look", name)[0] == 0
-    monkeypatch.setattr("hosttune.actions.standing.await_health", lambda *_, **__: Judged(True, (), 1.0))
+    monkeypatch.setattr("hosttune.actions.trial.standing.await_health", lambda *_, **__: Judged(True, (), 1.0))
     host.files[RECORD] = made
     assert run("come-back", "look", name)[0] == 0
     assert run("confirm", name)[0] == 0
@@ -293,11 +297,11 @@ def test_word_too_many_in_the_policy_keeps_nobody_from_confirming_and_from_going
 @pytest.fixture
 def booted(host, monkeypatch):
     """A host that can be asked to boot; how often it was."""
-    from hosttune.engine import trial
+    from hosttune.engine.decide import trial
 
     boots = []
     host.folders["/run/systemd/system"] = True
-    monkeypatch.setattr("hosttune.actions.ready.reboot", boots.append)
+    monkeypatch.setattr("hosttune.actions.gate.ready.reboot", boots.append)
     monkeypatch.setattr("hosttune.cli.ready.await_end", lambda: None)
     tried = trial._try_change
 
@@ -334,7 +338,7 @@ def test_confirmation_whose_boot_cannot_be_asked_for_comes_back_and_is_none(run,
         raise Refused("the environment block does not read back")
 
     run(*ON_TRIAL)
-    monkeypatch.setattr("hosttune.actions.trial._ask_for_boot", refuse)
+    monkeypatch.setattr("hosttune.actions.trial.trial._ask_for_boot", refuse)
     status, out, _ = run("confirm")
     assert (status, "was rolled back: the boot on trial cannot be asked for" in out) == (1, True)
     assert json.loads(run("trial", "--format", "json")[1])["state"] == "came back"
@@ -351,13 +355,13 @@ def test_run_that_came_back_is_not_booted_for(run, host, booted, monkeypatch):
 
 def test_run_without_a_boot_on_trial_is_not_booted_for(run, host, monkeypatch):
     host.folders["/run/systemd/system"] = True
-    monkeypatch.setattr("hosttune.actions.ready.reboot", lambda _: pytest.fail("it was booted"))
+    monkeypatch.setattr("hosttune.actions.gate.ready.reboot", lambda _: pytest.fail("it was booted"))
     status, _, err = run(*BOOTS)
     assert (status, "not booted: no boot is on trial, and one would take the run back" in err) == (0, True)
 
 
 def test_plan_of_two_boots_is_refused_on_trial(run, booted, host, monkeypatch):
-    monkeypatch.setattr("hosttune.engine.reboot.boots_of", lambda _: 2)
+    monkeypatch.setattr("hosttune.engine.decide.reboot.boots_of", lambda _: 2)
     before = dict(host.files)
     status, _, err = run(*BOOTS)
     assert (status, "this plan needs 2 boots, and a run on trial has one; nothing was changed" in err) == (2, True)
@@ -367,9 +371,9 @@ def test_plan_of_two_boots_is_refused_on_trial(run, booted, host, monkeypatch):
 def test_status_shows_the_trial_and_trial_is_its_older_name(run, host, monkeypatch):
     """One command for both; without --wait its exit status is whether jobs may start."""
     monkeypatch.setattr("hosttune.cli.common.require_root", lambda *_: None)
-    monkeypatch.setattr("hosttune.actions.ready.gate_units", lambda _: GateUnits())
-    monkeypatch.setattr("hosttune.actions.ready.boot_id", lambda _: "a")
-    monkeypatch.setattr("hosttune.actions.journal.boot_id", lambda _: "a")
+    monkeypatch.setattr("hosttune.actions.gate.ready.gate_units", lambda _: GateUnits())
+    monkeypatch.setattr("hosttune.actions.gate.ready.boot_id", lambda _: "a")
+    monkeypatch.setattr("hosttune.actions.journal.journal.boot_id", lambda _: "a")
     status, out, err = run("status")
     assert (status, "trial" in out) == (0, False), err
     assert "trial" not in json.loads(run("status", "--json")[1])

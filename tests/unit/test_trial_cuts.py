@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import pytest
 
-from hosttune.actions import trial_guard
-from hosttune.actions.journal import read_journal
-from hosttune.actions.recover import recover
-from hosttune.actions.trial import apply_on_trial, come_back, confirm, finish, foresee
-from hosttune.actions.trial_state import read_trial
+from hosttune.actions.journal.journal import read_journal
+from hosttune.actions.journal.recover import recover
+from hosttune.actions.trial import guard as trial_guard
+from hosttune.actions.trial.state import read_trial
+from hosttune.actions.trial.trial import apply_on_trial, come_back, confirm, finish, foresee
 from hosttune.engine.trial_terms import TrialTerms
 from hosttune.values import ABSENT
 from tests.unit.trial_host import PowerCut

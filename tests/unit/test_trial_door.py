@@ -9,10 +9,10 @@ import threading
 import pytest
 
 from hosttune.errors import Refused
-from hosttune.host import own
-from hosttune.host.cleaned import clean
 from hosttune.host.console import program_words
-from hosttune.host.lock import hold_lock
+from hosttune.host.masking.cleaned import clean
+from hosttune.host.writing import own
+from hosttune.host.writing.lock import hold_lock
 
 ID = "6f1c0f6cf0b84b2c9a3d5a0c1e7d4b52"
 
@@ -41,7 +41,7 @@ def test_message_goes_to_syslog_where_no_journal_listens(tmp_path, monkeypatch):
 
 def test_lock_is_waited_for_and_the_holder_is_named_when_the_time_is_up(tmp_path, monkeypatch):
     path = str(tmp_path / "lock")
-    monkeypatch.setattr("hosttune.host.lock._ASK_AGAIN_S", 0.01)
+    monkeypatch.setattr("hosttune.host.writing.lock._ASK_AGAIN_S", 0.01)
     with hold_lock(path), pytest.raises(Refused, match=f"process {os.getpid()}"), hold_lock(path, wait_s=0.05):
         pass
     held, let_go = threading.Event(), threading.Event()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from hosttune.actions import one_shot, trial_guard
-from hosttune.actions.trial_guard import KeptFile
+from hosttune.actions.trial import guard as trial_guard
+from hosttune.actions.trial import one_shot
+from hosttune.actions.trial.guard import KeptFile
 from hosttune.errors import HosttuneError, Refused
 from hosttune.facts.kernel.boot_entry import CUSTOM, ENVIRONMENT, BootEntry
 from hosttune.host.door import Space

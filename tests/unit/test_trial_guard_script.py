@@ -10,8 +10,8 @@ import time
 
 import pytest
 
-from hosttune.actions import trial_guard
-from hosttune.actions.trial_guard import KeptFile
+from hosttune.actions.trial import guard as trial_guard
+from hosttune.actions.trial.guard import KeptFile
 from hosttune.textfiles import template_text
 from hosttune.values import ABSENT, FileValue
 from tests.unit.fake_reader import FakeReader

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from hosttune.actions.trial import require_promise
+from hosttune.actions.trial.trial import require_promise
 from hosttune.cli.on_trial import AskedTrial, wants_hint
-from hosttune.engine.trial import TrialPart, plan_trial
+from hosttune.engine.decide.trial import TrialPart, plan_trial
 from hosttune.engine.trial_terms import TrialTerms, span_s, span_text
 from hosttune.errors import HosttuneError, Refused
 from hosttune.values import ABSENT, Action, Address, Confirmer, Trigger

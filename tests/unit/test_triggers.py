@@ -7,7 +7,7 @@ import pytest
 from hosttune.actions.triggers import comes_after, in_order, must_wait, run_trigger
 from hosttune.errors import Refused
 from hosttune.facts import UnknownFact
-from hosttune.host.overlay import Overlay
+from hosttune.host.overlay.overlay import Overlay
 from hosttune.values import Trigger, Unreadable
 from tests.unit.fake_reader import FakeReader
 

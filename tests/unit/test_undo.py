@@ -5,11 +5,11 @@ from types import SimpleNamespace
 import pytest
 
 from hosttune.actions.apply import apply
-from hosttune.actions.journal import Journal, read_journal
+from hosttune.actions.journal.journal import Journal, read_journal
 from hosttune.actions.undo import plan_undo, undo
 from hosttune.errors import HosttuneError, Refused
 from hosttune.facts import Facts
-from hosttune.host.overlay import Overlay
+from hosttune.host.overlay.overlay import Overlay
 from hosttune.resources import address_kinds
 from hosttune.values import (
     ABSENT,

@@ -6,11 +6,11 @@ from types import SimpleNamespace
 import pytest
 
 from hosttune.actions.apply import Execution, apply, changed_reboots, new_run, still_there
-from hosttune.actions.interrupted import describe_interrupted
-from hosttune.actions.journal import FOLDER, JournalWriter, read_journal
-from hosttune.actions.recover import recover
+from hosttune.actions.journal.interrupted import describe_interrupted
+from hosttune.actions.journal.journal import FOLDER, JournalWriter, read_journal
+from hosttune.actions.journal.recover import recover
+from hosttune.actions.journal.unended import find_half_done, find_unended, resume
 from hosttune.actions.undo import plan_undo, undo
-from hosttune.actions.unended import find_half_done, find_unended, resume
 from hosttune.errors import Refused
 from hosttune.facts import Facts
 from hosttune.facts import apt_get as apt
@@ -408,7 +408,7 @@ def test_work_that_began_since_is_not_disturbed(monkeypatch):
         return ("process 7 computes",) if change.disturbs is Disturbs.GPU_WORK and facts.reader is host else ()
 
     monkeypatch.setattr("hosttune.resources.packages.driver_use.as_of_now", as_of_now)
-    monkeypatch.setattr("hosttune.actions.unended.list_unannounced", unannounced)
+    monkeypatch.setattr("hosttune.actions.journal.unended.list_unannounced", unannounced)
     begun(host, planned(), left=("b=1",))
     for rules in ({RULE}, set()):
         host.files[STATUS] = status(b="1 unpacked")
@@ -439,7 +439,7 @@ def test_going_on_waits_for_apts_lock_and_books_nothing_that_it_cannot_read(monk
         writer.files[STATUS] = Unreadable("input/output error")
         raise Refused("process 9 holds the lock")
 
-    monkeypatch.setattr("hosttune.actions.unended.wait_for_apt", wait)
+    monkeypatch.setattr("hosttune.actions.journal.unended.wait_for_apt", wait)
     before = {path: text for path, text in host.files.items() if path != STATUS}
     ((outcome,), _) = resume(host, read_journal(host), frozenset({RULE}), said.append)
     assert (outcome.phase, outcome.error, said[-1]) == (Phase.FAILED, "process 9 holds the lock", "waiting")
@@ -447,7 +447,9 @@ def test_going_on_waits_for_apts_lock_and_books_nothing_that_it_cannot_read(monk
 
 
 def test_recovery_configures_nothing_beside_work_that_began_since(monkeypatch):
-    monkeypatch.setattr("hosttune.actions.recover.list_unannounced", lambda _change, _facts: ("process 7 computes",))
+    monkeypatch.setattr(
+        "hosttune.actions.journal.recover.list_unannounced", lambda _change, _facts: ("process 7 computes",)
+    )
     host = Host()
     host.files["/var/lib/dpkg/updates/0001"] = status(b="1 unpacked").partition("\n\n")[2]
     begun(host, planned(disturbs=Disturbs.GPU_WORK))

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from hosttune.errors import Conflict, HosttuneError, Refused
-from hosttune.host.overlay import Overlay
-from hosttune.host.rooted import RootReader, RootWriter
+from hosttune.host.overlay.overlay import Overlay
+from hosttune.host.reading.rooted import RootReader, RootWriter
 from hosttune.resources.services.unit import UnitAddress
 from hosttune.resources.services.unit_links import enable_in_files
 from hosttune.values import Action, Address, Change

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from hosttune.actions.trial_state import TrialState
-from hosttune.engine.catalog import builtin_catalog
-from hosttune.engine.fleet_seen import OUTCOMES
-from hosttune.engine.health import Fitness
-from hosttune.engine.trial import TrialPart
+from hosttune.actions.trial.state import TrialState
+from hosttune.engine.decide.health import Fitness
+from hosttune.engine.decide.trial import TrialPart
+from hosttune.engine.fleet.seen import OUTCOMES
+from hosttune.engine.rules.catalog import builtin_catalog
 from hosttune.values import Finding, Hold, HoldKind, Plan, Verdict
 from hosttune.verdict_words import FITNESS, HOLDS, STATES, run_text, trial_text
 from hosttune.views.checked import Checked, about_rules

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hosttune.engine.catalog import builtin_catalog
+from hosttune.engine.rules.catalog import builtin_catalog
 from tests.vm import shown
 from tests.vm.shown import FAULTS, SHOWN, SHOWN_ON_METAL
 

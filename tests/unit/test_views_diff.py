@@ -246,7 +246,7 @@ def test_policy_of_the_command_line_holds_for_both(run):
 
 def test_live_is_this_host(run, monkeypatch):
     from hosttune.actions import examine
-    from hosttune.host.record import read_record
+    from hosttune.host.record.record import read_record
 
     opened = examine.open_session
 
@@ -291,7 +291,7 @@ def learned_of_record(path, tmp_path, **changes):
     """The file of `health --learn` of a record, with other values in it."""
     from hosttune.facts import Facts
     from hosttune.facts.baseline import learn_baseline, write_learned
-    from hosttune.host.record import read_record
+    from hosttune.host.record.record import read_record
 
     file = tmp_path / "baseline.json"
     file.write_text(write_learned(replace(learn_baseline(Facts(read_record(str(path))), "0.1.0"), **changes)))
@@ -364,7 +364,7 @@ def test_report_of_a_check_holds_no_parts(run, tmp_path, other):
 
 
 def test_learned_is_what_this_host_keeps(run, tmp_path, monkeypatch):
-    from hosttune.host import state
+    from hosttune.host.writing import state
 
     monkeypatch.setattr(state, "name_folder", lambda part: str(tmp_path / part))
     status, _, err = run("diff", "learned", H100)

@@ -10,8 +10,8 @@ from hosttune.facts import Facts
 from hosttune.facts.storage import filesystems
 from hosttune.facts.storage.filesystems import IdleGroup
 from hosttune.host.door import Space
-from hosttune.host.overlay import Overlay
-from hosttune.host.record import read_record
+from hosttune.host.overlay.overlay import Overlay
+from hosttune.host.record.record import read_record
 from hosttune.values import ABSENT, FileValue
 from hosttune.views import disks
 from hosttune.views.disks import disks_json, disks_of, disks_text, size_text

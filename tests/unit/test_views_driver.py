@@ -6,12 +6,12 @@ import pytest
 
 from hosttune.choices.driver_state import UNITS
 from hosttune.cli import app
-from hosttune.engine.catalog import builtin_catalog
+from hosttune.engine.rules.catalog import builtin_catalog
 from hosttune.facts import Facts, RequestedNames
 from hosttune.facts.gpu.candidates import models_in
-from hosttune.host.overlay import Overlay
-from hosttune.host.record import read_record
-from hosttune.host.rooted import RootReader
+from hosttune.host.overlay.overlay import Overlay
+from hosttune.host.reading.rooted import RootReader
+from hosttune.host.record.record import read_record
 from hosttune.values import ABSENT, FileValue
 from hosttune.views.driver import driver_json, driver_table, driver_text
 from hosttune.views.page import Page

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from hosttune.actions.examine import open_session
-from hosttune.engine.health import Fitness, HealthPoint, NodeHealth
+from hosttune.engine.decide.health import Fitness, HealthPoint, NodeHealth
 from hosttune.values import Finding, Hold, HoldKind, Plan, Receipt, Verdict
 from hosttune.views import report
 from hosttune.views.checked import Checked

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from hosttune.actions.examine import examine
-from hosttune.engine.catalog import builtin_catalog
-from hosttune.engine.policy import Policy
-from hosttune.host.record import read_record
+from hosttune.engine.policy.policy import Policy
+from hosttune.engine.rules.catalog import builtin_catalog
+from hosttune.host.record.record import read_record
 from hosttune.resources.base import Wish
 from hosttune.resources.steps import CommandLine
 from hosttune.values import ABSENT, Action, Address, Change, Disturbs, FileValue, Finding, Hold, HoldKind, Risk, Verdict

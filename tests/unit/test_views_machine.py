@@ -8,12 +8,12 @@ import pytest
 
 from hosttune.actions.examine import examine
 from hosttune.actions.writers import name_writers
-from hosttune.engine.catalog import builtin_catalog
-from hosttune.engine.policy import Policy
+from hosttune.engine.policy.policy import Policy
+from hosttune.engine.rules.catalog import builtin_catalog
 from hosttune.facts import Facts
 from hosttune.facts.inventory import describe_machine
-from hosttune.host.overlay import Overlay
-from hosttune.host.record import read_record
+from hosttune.host.overlay.overlay import Overlay
+from hosttune.host.record.record import read_record
 from hosttune.values import Disturbs, Risk
 from hosttune.views.checked import Checked
 from hosttune.views.document import Medium

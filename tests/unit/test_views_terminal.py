@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hosttune.host.cleaned import clean, make_safe
-from hosttune.host.secrets import mask_secrets as mask
+from hosttune.host.masking.cleaned import clean, make_safe
+from hosttune.host.masking.secrets import mask_secrets as mask
 from hosttune.views import terminal
 from hosttune.views.masking import mask_data
 from hosttune.views.page import Page

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hosttune.engine.ready import Outlook
+from hosttune.engine.decide.ready import Outlook
 from hosttune.views.document import Item, Items, Section
 from hosttune.views.ready import status_text
 from hosttune.views.step_commands import find_command

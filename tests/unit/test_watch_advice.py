@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hosttune.cli.app import COMMANDS
-from hosttune.engine.catalog import builtin_catalog
+from hosttune.engine.rules.catalog import builtin_catalog
 from hosttune.measure.advice import ADVICE
 from hosttune.measure.gpu.reasons import HELD_BACK, POWER_CAP
 from hosttune.measure.watch.programs import (

@@ -11,7 +11,7 @@ from contextlib import suppress
 import pytest
 
 from hosttune.errors import HosttuneError
-from hosttune.host.output import check_writable
+from hosttune.host.writing.output import check_writable
 from hosttune.measure.gpu.none import NoSampler
 from hosttune.measure.gpu.sample import GpuSample
 from hosttune.measure.watch import looks as looking

@@ -12,17 +12,17 @@ import pytest
 from hosttune import resources
 from hosttune.actions.apply import apply, new_run
 from hosttune.actions.examine import examine
-from hosttune.actions.journal import JournalWriter, read_journal
-from hosttune.actions.recover import recover
+from hosttune.actions.journal.journal import JournalWriter, read_journal
+from hosttune.actions.journal.recover import recover
 from hosttune.actions.undo import plan_undo, undo
 from hosttune.cli.rule_frame import frame_rule
-from hosttune.engine.catalog import assemble_catalog, builtin_catalog
-from hosttune.engine.lint import checked_rule, key_faults
-from hosttune.engine.policy import Policy
-from hosttune.engine.shapes import rule_shape
-from hosttune.engine.yamlio import load_document
+from hosttune.engine.policy.policy import Policy
+from hosttune.engine.rules.catalog import assemble_catalog, builtin_catalog
+from hosttune.engine.rules.lint import checked_rule, key_faults
+from hosttune.engine.rules.shapes import rule_shape
+from hosttune.engine.rules.yamlio import load_document
 from hosttune.errors import BadInput
-from hosttune.host.overlay import Overlay
+from hosttune.host.overlay.overlay import Overlay
 from hosttune.resources import address_kinds
 from hosttune.resources.steps import CommandLine
 from hosttune.values import ABSENT, Activation, Verdict

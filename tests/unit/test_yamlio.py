@@ -8,7 +8,7 @@ import yaml
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from hosttune.engine.yamlio import MAX_DEPTH, MAX_FAULTS, load_document
+from hosttune.engine.rules.yamlio import MAX_DEPTH, MAX_FAULTS, load_document
 from hosttune.errors import BadInput
 
 

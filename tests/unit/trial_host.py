@@ -12,11 +12,11 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from hosttune.actions import trial_guard
+from hosttune.actions.trial import guard as trial_guard
 from hosttune.errors import Refused
 from hosttune.facts.kernel.grub import environment_of
 from hosttune.host.door import Completed
-from hosttune.host.overlay import Overlay
+from hosttune.host.overlay.overlay import Overlay
 from hosttune.values import Absent, Answer, FileValue
 from tests.unit.fake_reader import FakeReader
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from hosttune.actions.examine import Session
-from hosttune.actions.journal import read_journal
-from hosttune.engine.catalog import Catalog
-from hosttune.engine.plan import digest, stage
-from hosttune.engine.policy import Policy
+from hosttune.actions.journal.journal import read_journal
+from hosttune.engine.decide.plan import digest, stage
+from hosttune.engine.policy.policy import Policy
+from hosttune.engine.rules.catalog import Catalog
 from hosttune.errors import Refused
 from hosttune.facts import Facts
 from hosttune.facts.containment import INITIAL
 from hosttune.facts.kernel.grub import environment_of
 from hosttune.host.door import Completed, Space
-from hosttune.host.overlay import Overlay
+from hosttune.host.overlay.overlay import Overlay
 from hosttune.values import ABSENT, Action, Activation, Address, Change, FileValue, Plan, Trigger
 from tests.unit.fake_reader import FakeReader
 from tests.unit.trial_host import ARMED_IN, BOOT_ID

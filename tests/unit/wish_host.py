@@ -6,11 +6,11 @@ from hosttune.actions.apply import apply
 from hosttune.actions.examine import examine
 from hosttune.actions.undo import plan_undo, undo
 from hosttune.codec import finding_from_json, finding_to_json, plan_from_json, plan_to_json
-from hosttune.engine.catalog import Catalog, builtin_catalog
-from hosttune.engine.lint import checked_rule
-from hosttune.engine.policy import Policy
+from hosttune.engine.policy.policy import Policy
+from hosttune.engine.rules.catalog import Catalog, builtin_catalog
+from hosttune.engine.rules.lint import checked_rule
 from hosttune.facts import Facts
-from hosttune.host.overlay import Overlay
+from hosttune.host.overlay.overlay import Overlay
 from hosttune.values import Disturbs, FileValue, Risk
 from tests.unit.fake_reader import FakeReader
 

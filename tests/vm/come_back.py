@@ -63,9 +63,9 @@ want:
 BY_HAND = """\
 import sys
 from hosttune.actions.run import open_for_change
-from hosttune.actions.trial import apply_on_trial, foresee, require_promise
+from hosttune.actions.trial.trial import apply_on_trial, foresee, require_promise
 from hosttune.cli.common import progress
-from hosttune.engine.plan import digest, stage
+from hosttune.engine.decide.plan import digest, stage
 from hosttune.engine.trial_terms import TrialTerms
 from hosttune.errors import HosttuneError
 from hosttune.resources.file import FileAddress

@@ -253,7 +253,7 @@ def _fill(image: str, at: int, kind: str, target: Path) -> None:
 def _writer(target: Path, after: Callable[[], None] = lambda: None) -> Writer:
     """A writer below the mounted disk that runs the few programs of a trial on it; `after` each write to /boot/grub."""
     from hosttune.host.door import Completed
-    from hosttune.host.rooted import RootWriter
+    from hosttune.host.reading.rooted import RootWriter
 
     class DiskWriter(RootWriter):
         def read(self, path):
@@ -290,7 +290,8 @@ def _arm(target: Path, image: str) -> None:
     """Ask for one boot with iommu=pt as a run on trial does. Beside the image a copy of it is left after each write to
     /boot/grub, as a power cut would leave the disk then: IMAGE.1, IMAGE.2 ...
     """
-    from hosttune.actions import one_shot, trial_guard
+    from hosttune.actions.trial import guard as trial_guard
+    from hosttune.actions.trial import one_shot
     from hosttune.facts.kernel.boot_entry import parts_of
     from hosttune.facts.kernel.grub import entry_at, parse_menu
 
@@ -309,7 +310,7 @@ def _arm(target: Path, image: str) -> None:
 
 
 def _disarm(target: Path) -> None:
-    from hosttune.actions import one_shot
+    from hosttune.actions.trial import one_shot
 
     one_shot.disarm_entry(_writer(target))
 

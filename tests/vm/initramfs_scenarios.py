@@ -8,9 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from hosttune.actions.boot_triggers import rebuild_initramfs
+from hosttune.actions.gate.boot_triggers import rebuild_initramfs
 from hosttune.facts import Facts
-from hosttune.host.live import LiveWriter
+from hosttune.host.reading.live import LiveWriter
 from hosttune.resources import address_kinds
 from hosttune.resources.base import Bound, Context, Operator, Wish
 from hosttune.resources.kernel.modprobe_option import ModprobeOptionWish

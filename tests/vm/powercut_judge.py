@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hosttune.actions.journal_lines import Run, parse_run
+from hosttune.actions.journal.lines import Run, parse_run
 from hosttune.values import FileValue, Phase
 
 FSTAB = "fstab"

@@ -34,7 +34,7 @@ export PATH=/opt/hosttune/bin:$PATH
 """
 REHEARSE = """\
 from hosttune.host.door import Rehearsal
-from hosttune.host.live import LiveReader
+from hosttune.host.reading.live import LiveReader
 from hosttune.resources.storage.fstab_document import edit_options, insert_line, parse
 from hosttune.resources.storage.fstab_proof import find_complaint, trials_of
 

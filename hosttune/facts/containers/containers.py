@@ -61,7 +61,7 @@ _MODE = regex(r"^[ \t]*mode[ \t]*=[ \t]*[\"']([^\"']+)", re.MULTILINE)
 class CdiSpec(Fact):
     """A CDI specification of NVIDIA GPUs."""
 
-    path: str
+    path: str  # its file
     driver: str  # the version of the driver whose libraries it names; empty where it names none
 
 
@@ -80,7 +80,7 @@ class Containers(Fact):
     runs_pods: bool  # kubelet.service starts pods by containerd, as far as its configuration and other units tell
     has_containerd_nvidia: bool  # that, or a file that it imports, has the runtime `nvidia` or nvidia-container-runtime
     has_operator_toolkit: bool  # the GPU Operator installed its toolkit here
-    has_enroot: bool
+    has_enroot: bool  # the package of enroot is installed
     given_uvm: tuple[str, ...]  # files of Proxmox VE's containers that give them /dev/nvidia-uvm (pct.conf(5)), sorted
     has_uvm: bool  # /dev/nvidia-uvm, which only root can make
     cdi: tuple[CdiSpec, ...]
@@ -88,6 +88,7 @@ class Containers(Fact):
 
     @property
     def has_toolkit(self) -> bool:
+        """Whether the NVIDIA Container Toolkit is installed."""
         return self.toolkit_version != ""
 
     @property

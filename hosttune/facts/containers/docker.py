@@ -48,7 +48,7 @@ class Docker(Fact):
     """Docker Engine. Texts are empty where nothing says so."""
 
     version: str  # of the package, as upstream counts: 28.1.1; empty without one
-    is_running: bool
+    is_running: bool  # its daemon runs
     settings: Mapping[str, str]  # of daemon.json: "log-driver", "log-opts.max-size", lists with commas
     given: tuple[Flag, ...]  # the options with which its unit starts it
     runtimes: tuple[str, ...]  # that daemon.json adds
@@ -65,6 +65,7 @@ class Docker(Fact):
 
     @property
     def is_installed(self) -> bool:
+        """Whether Docker is installed."""
         return self.version != ""
 
     @property
@@ -95,6 +96,7 @@ class Docker(Fact):
 
     @property
     def log_driver(self) -> str:
+        """The log driver that the daemon uses; json-file where nothing else is set."""
         return self.in_force.get("log-driver", "") or "json-file"
 
     @property

@@ -62,7 +62,7 @@ class Hole(Fact):
     """What is installed and has a hole."""
 
     name: str  # the package; driver, operator-toolkit
-    version: str
+    version: str  # the one that is installed
     ids: str  # CVE-2026-24260, or the bulletins
     fixed: str  # the version that has it no more
     is_sure: bool  # of the row
@@ -70,6 +70,7 @@ class Hole(Fact):
 
     @property
     def text(self) -> str:
+        """Program, version, the names of the holes and the version that closes them."""
         return f"{_SAID.get(self.name, self.name)} {self.version} ({self.ids}; fixed in {self.fixed})"
 
 
@@ -78,7 +79,7 @@ class KnownHoles(Fact):
     """What the table says of this host."""
 
     as_of: str  # the day of the table, ISO 8601
-    good_until: str
+    good_until: str  # the day (ISO 8601) after which the table is out of date
     is_current: bool  # it may still be held against a host
     judged: tuple[str, ...]  # what is here and in the table, or a runtime of the distribution
     found: tuple[Hole, ...]

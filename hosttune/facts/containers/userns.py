@@ -35,8 +35,8 @@ _LETS = regex(r"^[^\S\n]*(?:allow[^\S\n]+)?userns\b|flags\s*=\s*\([^()]*unconfin
 class UsernsProgram(Fact):
     """A container program of ordinary users."""
 
-    package: str
-    path: str
+    package: str  # the package that brings it
+    path: str  # the program
     profile: str  # the file in /etc/apparmor.d that lets it make user namespaces; empty where none does
 
 

@@ -39,7 +39,7 @@ class GpuPlace(Fact):
 class FarProcess(Fact):
     """A process that may run on no processor near any of its GPUs."""
 
-    pid: int
+    pid: int  # the number of the process
     name: str  # of the program: python3
     allowed: str  # processors, as the kernel lists them: 0-55
     gpus: tuple[str, ...]  # /dev/nvidia0 ...

@@ -52,7 +52,7 @@ class Cpu(Fact):
     model: str  # Intel(R) Xeon(R) Platinum 8480C, Neoverse-V2 ...
     vendor: str  # GenuineIntel, AuthenticAMD, ARM ...; empty where unknown
     flags: tuple[str, ...]  # of the first CPU; on Arm its features
-    sockets: int
+    sockets: int  # CPU packages
     cores: int  # of all sockets
     threads: int  # logical CPUs
     first_of_sockets: tuple[int, ...]  # the number of the first logical CPU of each socket

@@ -1,4 +1,4 @@
-"""What PyTorch says in the interpreter of a job: asked as its user, inside its limits (host/interpreter.py).
+"""What PyTorch says in the interpreter of a job: asked as its user, inside its limits (host/processes/interpreter.py).
 
 Its answer is a user's word: one line of JSON, whose fields are bounded and typed here. The oldest driver of a CUDA
 release is that of minor-version compatibility (docs.nvidia.com/deploy/cuda-compatibility); of GPU code, sm_80 runs on
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from hosttune.facts.base import Fact, UnknownFact, read_at_once
 from hosttune.frozen import frozen
 from hosttune.host.door import Completed
-from hosttune.host.secrets import mask_text
+from hosttune.host.masking.secrets import mask_text
 from hosttune.values import Absent, Answer, Unreadable
 
 if TYPE_CHECKING:
@@ -43,10 +43,10 @@ class InterpreterReport(Fact):
     name: str  # of whom it is: python (4711), or its path
     problem: str  # why it was not asked, or what stopped it; else empty
     python: str  # 3.12.3
-    has_torch: bool
+    has_torch: bool  # PyTorch can be imported in it
     torch: str  # 2.9.1+cu130
     cuda: str  # 13.0: that torch was built for
-    is_rocm: bool
+    is_rocm: bool  # its PyTorch is built for AMD GPUs
     is_available: bool  # torch.cuda.is_available()
     devices: int  # torch.cuda.device_count()
     architectures: tuple[str, ...]  # sm_90, compute_90 ...

@@ -28,9 +28,9 @@ _TIMEOUT_S = 25.0
 class GpuActivity(Fact):
     """One GPU, in the numbering of nvidia-smi."""
 
-    index: int
+    index: int  # the number that nvidia-smi gives it
     busy_percent: tuple[int, ...]  # of each second; empty where the GPU does not tell (MIG)
-    power_w: tuple[int, ...]
+    power_w: tuple[int, ...]  # its draw in each sample, in watts
     memory_mib: int  # in use, the most of the samples
 
     @property

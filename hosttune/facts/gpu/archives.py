@@ -61,11 +61,11 @@ class Offer(Fact):
     archive), else the Origin of the archive's Release file (LP-PPA-graphics-drivers), or its address where that names
     none; empty for a version that no archive has, such as a file installed by hand, or one that was replaced since."""
 
-    name: str
+    name: str  # of the package
     installed: str  # empty where it is not
     candidate: str  # empty where apt has none to offer
-    installed_from: str
-    candidate_from: str
+    installed_from: str  # the archive of what is installed; empty where apt names none
+    candidate_from: str  # the archive of the candidate: Ubuntu, NVIDIA ...; empty where apt names none
     versions: Mapping[str, str] = field(default_factory=dict)  # those that archives have -> whose
     newest: str = ""  # the highest version that an archive has, the candidate or not
     phased: int = 100  # percent of hosts to which Ubuntu hands the candidate out by now

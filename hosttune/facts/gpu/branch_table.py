@@ -30,7 +30,7 @@ _LINES: Final = 1000  # of a file
 class Branch:
     """One driver branch. Empty texts are what no one has told."""
 
-    number: int
+    number: int  # 580, 570 ...
     kind: str  # lts | production | new
     ends: str  # the month in which NVIDIA's support ends, 2028-06; empty where it is not told
     is_gone: bool  # NVIDIA's matrix does not name it any more: its support has ended, no one says when

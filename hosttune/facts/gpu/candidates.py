@@ -17,7 +17,7 @@ from hosttune.facts.gpu.components import turn_on
 from hosttune.facts.gpu.package_roles import PackageRole, role_of
 from hosttune.frozen import frozen
 from hosttune.host.door import Completed
-from hosttune.host.ubuntu_drivers import PACKAGE, parse_list, parse_sections
+from hosttune.host.reading.ubuntu_drivers import PACKAGE, parse_list, parse_sections
 from hosttune.regex import regex
 from hosttune.values import ABSENT, Absent, Answer, Unreadable, prefix_reason
 
@@ -45,9 +45,9 @@ class Candidate(Fact):
     """One driver package that Ubuntu offers."""
 
     name: str  # nvidia-driver-580-server-open
-    branch: int
-    is_server: bool
-    is_open: bool
+    branch: int  # 580, 570 ...; 0 where its name has none
+    is_server: bool  # of the server series (-server)
+    is_open: bool  # with the open kernel modules
     is_third_party: bool  # from an archive whose origin is not Ubuntu
     is_recommended: bool  # by ubuntu-drivers, which recommends one package per machine
     modules: str  # the package with its kernel modules: linux-modules-nvidia-..., nvidia-dkms-...; empty where not told
@@ -64,7 +64,7 @@ class Candidates(Fact):
 
     source: str  # a sentence: which commands answered
     packages: tuple[Candidate, ...]
-    problem: str
+    problem: str  # why ubuntu-drivers offers nothing; empty otherwise
     is_manual: bool  # ubuntu-drivers sees an nvidia module that none of its packages brought
     models: Mapping[str, str]  # PCI device (0x2330) -> what ubuntu-drivers calls it (udev's hardware database)
     way_out: str = SEE  # what a person does about the problem

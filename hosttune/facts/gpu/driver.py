@@ -101,9 +101,9 @@ _VGPU_MANAGER = ("/usr/bin/nvidia-vgpu-mgr", "/usr/bin/nvidia-vgpud", "/sys/modu
 class DriverPackage(Fact):
     """One installed package of the driver, or one that dpkg left half-way."""
 
-    name: str
-    version: str
-    is_held: bool
+    name: str  # of the package
+    version: str  # as dpkg knows it
+    is_held: bool  # apt-mark hold
     status: str  # as Package.status: installed, half-configured ...
 
 
@@ -138,10 +138,12 @@ class Driver(Fact):
 
     @property
     def is_loaded(self) -> bool:
+        """Whether the kernel has loaded NVIDIA's module."""
         return bool(self.loaded_version)
 
     @property
     def is_installed(self) -> bool:
+        """Whether a driver is there, by packages, by NVIDIA's installer or from somewhere else."""
         return bool(self.branch) or self.runfile or self.is_foreign
 
     @property
@@ -213,6 +215,7 @@ class Driver(Fact):
 
     @property
     def held(self) -> tuple[str, ...]:
+        """The names of its packages that apt holds back."""
         return tuple(package.name for package in self.packages if package.is_held)
 
 

@@ -40,11 +40,11 @@ _TIMEOUT_S = 20.0
 class DriverModule(Fact):
     """An nvidia.ko of one kernel: the one that modprobe would take."""
 
-    kernel: str
+    kernel: str  # the release of the kernel that it is for
     path: str  # as in modules.dep: kernel/nvidia-580srv-open/nvidia.ko.zst
     source: str  # prebuilt (Ubuntu's, signed) | dkms (compiled here) | other
     version: str  # 580.126.20
-    is_open: bool
+    is_open: bool  # the open kernel module
 
 
 @frozen

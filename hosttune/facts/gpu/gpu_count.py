@@ -43,8 +43,8 @@ class Expected:
     """What a machine has by its name."""
 
     kind: str  # instance | system | chassis; empty where no row fits
-    name: str
-    count: int
+    name: str  # the machine, as its maker calls it
+    count: int  # GPUs that it has
 
 
 @frozen

@@ -61,8 +61,8 @@ class GpuError(Fact):
     action: str  # what NVIDIA says is to be done at once: RESET_GPU, RESTART_APP ...; - where it says nothing
     investigate: str  # and afterwards: CONTACT_SUPPORT, CHECK_APP/CUDA ...
     # fault, later (at the next idle moment), watch (if it comes again), quiet (a program's own, corrected, or no harm)
-    weight: str
-    count: int
+    weight: str  # fault | later | watch | quiet
+    count: int  # lines of it in the log
     age_s: float  # since the last one; -1 where the log does not tell
     is_settled: bool  # the GPU was reset since, or the driver asks for no recovery from it
     is_back: bool  # it came before a reset too

@@ -42,7 +42,7 @@ class GpuHolder(Fact):
 
     name: str  # as sysfs calls it: nouveau, NovaCore, pci-stub
     modules: tuple[str, ...]  # that have to stay out for the GPU to be free; none of a driver that sets devices aside
-    slots: tuple[str, ...]
+    slots: tuple[str, ...]  # PCI addresses of the GPUs that it holds
     is_reserving: bool  # it sets devices aside, and drives none
     kept_out_by: str  # the file of modprobe.d that keeps these modules out from the next boot on; empty for none
     is_of_log: bool  # the kernel log names it, and sysfs shows no driver of these GPUs

@@ -57,9 +57,9 @@ class Gpu(Fact):
     driver: str  # the kernel driver that has it: nvidia, nouveau, vfio-pci ...; empty for none
     numa_node: int  # -1 where the firmware does not say
     link_width: int  # lanes in use now; a GPU at rest may use fewer
-    max_link_width: int
+    max_link_width: int  # lanes that the GPU can use
     link_speed: str  # 32.0 GT/s PCIe; a GPU at rest runs slower
-    max_link_speed: str
+    max_link_speed: str  # the highest that the GPU can do: 32.0 GT/s PCIe
     is_vgpu: bool  # a part of a card, lent by a hypervisor: its subsystem id is one of NVIDIA's vGPU profiles
     is_listed: bool  # False for a board of NVIDIA's own that is of a known GPU and in no list: new, or a new profile
 
@@ -105,10 +105,12 @@ class Gpus(Fact):
 
     @property
     def count(self) -> int:
+        """How many NVIDIA GPUs the PCI bus shows."""
         return len(self.devices)
 
     @property
     def has_gpu(self) -> bool:
+        """Whether the PCI bus shows an NVIDIA GPU."""
         return bool(self.devices)
 
     @property

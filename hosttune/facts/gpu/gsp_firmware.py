@@ -63,7 +63,7 @@ class GspFailure(Fact):
 
     slot: str  # 0000:18:00.0
     # missing | interrupted | unreadable | other version (of the firmware), half-started | not booted | not set up
-    cause: str
+    cause: str  # missing | interrupted | unreadable | other version | half-started | not booted | not set up
     version: str  # of the firmware that was asked for; of another version: of the module
     file: str  # gsp_ga10x.bin; empty where the log does not name one
     error: int  # errno of the read, 0 for none

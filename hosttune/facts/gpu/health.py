@@ -100,21 +100,21 @@ class GpuHealth(Fact):
 
     slot: str  # 0000:1b:00.0
     errors: tuple[GpuError, ...]  # Xid errors of this boot's kernel log, each kind once
-    temperature_c: int
+    temperature_c: int  # of the GPU, in degrees Celsius
     utilization_percent: int  # of the last second or less; unread with MIG
-    memory_used_mib: int
-    power_draw_w: float
-    power_limit_w: float
-    power_default_w: float
-    power_min_w: float
-    power_max_w: float
-    sm_clock_mhz: int
-    sm_clock_max_mhz: int
+    memory_used_mib: int  # memory in use, in MiB
+    power_draw_w: float  # in watts, now
+    power_limit_w: float  # the limit in force, in watts
+    power_default_w: float  # the limit it starts with, in watts
+    power_min_w: float  # the lowest limit that can be set, in watts
+    power_max_w: float  # the highest limit that can be set, in watts
+    sm_clock_mhz: int  # the clock of its processors now, in MHz
+    sm_clock_max_mhz: int  # the highest clock of its processors, in MHz
     event_reasons: int  # nvmlClocksEventReasons, a bit mask; of this moment; 0 where the GPU has none
     slowed_s: float  # slowed by heat or power brake since the driver was loaded, in seconds; -1 on older drivers
     ecc: str  # Enabled, Disabled; empty where the GPU has none
     ecc_pending: str  # after the next reset
-    has_ecc_counts: bool
+    has_ecc_counts: bool  # it counts errors of its memory
     corrected_volatile: int  # corrected since the driver was loaded; -1 if nvidia-smi does not tell
     corrected_an_hour: float  # of them, on average since then; 0 if nvidia-smi does not tell
     corrected_of_others: float  # the median of the same figure of the other GPUs of its model here; 0 for none
@@ -126,7 +126,7 @@ class GpuHealth(Fact):
     worn_banks: int  # banks of memory with few spare rows left, or none; -1 on drivers that do not say
     rows_lost: int  # remapped for uncorrectable errors in the life of the GPU
     mig: str  # Enabled, Disabled; empty where the GPU has none
-    mig_pending: str
+    mig_pending: str  # Enabled or Disabled: the MIG mode after its next reset; empty where it has none
     mig_devices: int  # that CUDA can use; -1 where that is not asked: no MIG, for virtual machines, by older records
     compute_mode: str  # Default, Exclusive_Process, Prohibited
     inforom: str  # whether its settings store is right: valid, corrupted ...; empty on drivers that do not say

@@ -51,11 +51,11 @@ class Imex(Fact):
     is_of_rack: bool  # the GPUs are joined to those of other nodes by NVLinks
     is_installed: bool  # its package is
     state: str  # active, failed, inactive ...
-    starts_at_boot: bool
+    starts_at_boot: bool  # its unit is enabled
     is_per_job: bool  # something starts it for each job: pods of Kubernetes, or a prolog of Slurm
     odd_version: str  # its own version, if the loaded driver has another one; else empty
     nodes: tuple[str, ...]  # the addresses of the nodes that share memory; none if nothing is set up
-    nodes_file: str
+    nodes_file: str  # the file that lists the nodes of the domain
     names_this_host: bool  # one of these addresses is this host's
 
     @property

@@ -40,7 +40,7 @@ class SilentGpu(Fact):
     why: str  # what says so, as the rest of a sentence: has fallen off the bus (Xid 79)
     # log (the kernel's), smi (nvidia-smi names it), left out (nvidia-smi shows others), firmware (the same, and the log
     # has a firmware that hangs), not known (whether)
-    sign: str
+    sign: str  # log | smi | left out | firmware | not known
     asks_reset: bool = False  # the last errors in the log are such that a reset of the GPU follows
 
     @property

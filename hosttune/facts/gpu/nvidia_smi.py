@@ -18,8 +18,8 @@ from hosttune.facts.gpu.gpu_errors import STAMP, is_load, kind_of, slot_of, spli
 from hosttune.facts.gpu.smi_words import BROKEN, SmiWord, is_denied, word_of, worst_of
 from hosttune.facts.kernel.kernel_log import OF_GPUS, messages_with
 from hosttune.frozen import frozen
-from hosttune.host.command_secrets import MASK
-from hosttune.host.secrets import mask_text
+from hosttune.host.masking.command_secrets import MASK
+from hosttune.host.masking.secrets import mask_text
 from hosttune.regex import regex
 
 if TYPE_CHECKING:
@@ -91,8 +91,8 @@ class NvidiaGpu(Fact):
     """A GPU that answers nvidia-smi."""
 
     slot: str  # as in sysfs: 0000:1b:00.0
-    name: str
-    driver_version: str
+    name: str  # the product
+    driver_version: str  # as nvidia-smi prints it
     persistence: bool  # the driver keeps it ready while no one uses it
 
 

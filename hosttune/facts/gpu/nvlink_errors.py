@@ -36,7 +36,7 @@ class NvlinkCounts(Fact):
     """Of all links of a GPU together."""
 
     slot: str  # 0000:1b:00.0; GPU 3 where nvidia-smi tells no slot
-    errors: int
+    errors: int  # of all its links together, since the driver was loaded
     failed_recoveries: int  # links that did not come back
 
 

@@ -30,7 +30,7 @@ class Offers(Fact):
     packages: Mapping[str, Offer]
     untold: Mapping[str, Offer]  # the metapackages of prebuilt modules that no one told of, and that apt knows
     # What brings modules to the kernel that boots next, or its headers, where it does not run now; of what apt has.
-    at_next_boot: Mapping[str, Offer] = field(default_factory=dict)
+    at_next_boot: Mapping[str, Offer] = field(default_factory=dict)  # by name, for the kernel that boots next
 
     @property
     def versions(self) -> Mapping[str, str]:

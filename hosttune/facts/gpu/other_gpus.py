@@ -60,7 +60,7 @@ class OtherGpu(Fact):
     title: str  # AMD Instinct MI300X; with its device id where no list names it
     driver: str  # amdgpu, i915, xe, habanalabs, vfio-pci ...; empty for none
     uncorrected: int  # errors of its memory since the driver was loaded; 0 where none are counted
-    corrected: int
+    corrected: int  # errors of its memory that were corrected
     memory_used_mib: int = 0  # of its own; 0 where the driver does not tell
     fault: str = ""  # what its driver wrote to the kernel log and did not take back: a reset that failed ...
 
@@ -80,6 +80,7 @@ class OtherGpus(Fact):
 
     @property
     def count(self) -> int:
+        """How many GPUs of other makers there are."""
         return len(self.devices)
 
     @property

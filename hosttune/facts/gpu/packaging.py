@@ -40,9 +40,9 @@ class BranchPackage(Fact):
     """A driver package, or a Fabric Manager, as apt's lists have the version that it would install."""
 
     name: str  # nvidia-driver-580-server-open
-    branch: int
+    branch: int  # 580, 570 ...
     flavour: str  # open, server, server-open, or empty
-    version: str
+    version: str  # as dpkg knows it
     component: str  # of Ubuntu's archive: main, restricted, universe, multiverse
     support: str  # LTSB, PB, NFB or Legacy; empty where it is not told
     leads_to: str  # of an empty step: the package that it depends on

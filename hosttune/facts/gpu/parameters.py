@@ -36,8 +36,8 @@ class ModuleOption(Fact):
 
     module: str  # nvidia, nvidia_uvm, nvidia_drm ...
     key: str  # NVreg_RestrictProfilingToAdminUsers
-    value: str
-    path: str
+    value: str  # as the file writes it
+    path: str  # the file that sets it
     live: str  # what is in force; empty where the driver does not tell
     wins: bool  # no later file sets the same parameter
     way_over: str  # what a person does so that it counts, where another file sets the same parameter later
@@ -49,6 +49,7 @@ class ModuleOption(Fact):
 
     @property
     def shown(self) -> str:
+        """Module, option, value and file, in one text."""
         return f"{self.module} {self.key}={self.value} ({self.path})"
 
 
@@ -58,7 +59,7 @@ class Parameters(Fact):
 
     is_loaded: bool  # /proc/driver/nvidia/params is there
     options: tuple[ModuleOption, ...]  # in the order in which modprobe reads them
-    profiling_for_admins_only: bool
+    profiling_for_admins_only: bool  # only root may use the performance counters (NVreg_RestrictProfilingToAdminUsers)
     nvlink_disabled: bool  # NvLinkDisable
     relaxed_ordering: bool  # EnablePCIERelaxedOrderingMode
     gpu_firmware: int  # EnableGpuFirmware: 0 is off, 18 the default

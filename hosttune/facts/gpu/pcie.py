@@ -54,7 +54,7 @@ _REPLAYS_A_MINUTE = {2.5: 0.15, 5.0: 0.3, 8.0: 0.48, 16.0: 0.96, 32.0: 1.92, 64.
 class PcieDevice(Fact):
     """A GPU, a network card or an NVMe disk."""
 
-    slot: str
+    slot: str  # its PCI address
     kind: str  # gpu | network | nvme
     driver: str  # the kernel driver that has it; empty for none
     ports: tuple[str, ...]  # the bridges above it, the root port first; empty where sysfs shows none
@@ -74,8 +74,8 @@ class PcieLink(Fact):
     device_width: int  # what the device can do
     port_width: int  # what the port can do
     speed: float  # GT/s a lane; a GPU at rest runs slower
-    device_speed: float
-    port_speed: float
+    device_speed: float  # the highest that the device can do, in GT/s
+    port_speed: float  # the highest that the port above it can do, in GT/s
     sibling_width: int  # the widest link of a device of the same model here
     is_like_siblings: bool  # there are others of its model here, and all of them have the same width and speed
     is_asleep: bool  # it is powered down while no one uses it (runtime power management), and tells nothing of its link
@@ -95,6 +95,7 @@ class PcieLink(Fact):
 
     @property
     def wanted_speed(self) -> float:
+        """The highest that both ends can do, in GT/s."""
         return _take_lower(self.device_speed, self.port_speed)
 
     @property

@@ -22,8 +22,8 @@ from hosttune.facts.managers import running_services
 from hosttune.facts.reading import is_there
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
-from hosttune.host.driver_root import BESIDE, ROOT, words_beside
-from hosttune.host.mountinfo import folders_above
+from hosttune.host.reading.driver_root import BESIDE, ROOT, words_beside
+from hosttune.host.reading.mountinfo import folders_above
 from hosttune.quoting import quote
 from hosttune.regex import regex
 from hosttune.values import StepLines, Unreadable

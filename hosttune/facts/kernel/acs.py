@@ -14,7 +14,7 @@ from hosttune.facts.base import Fact, UnknownFact, lazy, make_shared
 from hosttune.facts.gpu.gpus import DEVICES
 from hosttune.facts.reading import read_line, require_sure
 from hosttune.frozen import frozen
-from hosttune.host.pci_config import STANDARD, extended_capabilities
+from hosttune.host.reading.pci_config import STANDARD, extended_capabilities
 from hosttune.quoting import quote
 from hosttune.values import ABSENT
 
@@ -54,6 +54,7 @@ class Acs(Fact):
 
     @property
     def redirecting(self) -> tuple[AcsPort, ...]:
+        """The ports that send traffic between devices through the root complex."""
         return tuple(port for port in self.ports if port.redirects)
 
     @property

@@ -1,7 +1,8 @@
 """What this boot has lost of what was there before it: mounts, units, addresses, links and GPUs.
 
-Before a boot that hosttune makes or asks for, it keeps how the host is (`actions/before_boot.py`). Here that is held
-against the host as it is now, as after a boot on trial (losses.py), for a day. What comes late in a boot has its time.
+Before a boot that hosttune makes or asks for, it keeps how the host is (`actions/gate/before_boot.py`). Here that is
+held against the host as it is now, as after a boot on trial (losses.py), for a day.
+What comes late in a boot has its time.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from hosttune.facts.reading import ask, hint, if_absent, names_in, read_text, re
 from hosttune.frozen import frozen
 from hosttune.host.door import Completed, Space, Stat
 from hosttune.host.known.file_systems import NOT_LASTING_ROOT
-from hosttune.host.mountinfo import find_holding, parse
+from hosttune.host.reading.mountinfo import find_holding, parse
 from hosttune.quoting import quote
 from hosttune.regex import regex
 from hosttune.values import ABSENT, Unreadable

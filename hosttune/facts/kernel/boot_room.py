@@ -47,7 +47,7 @@ class BootRoom(Fact):
 
     target: str  # where it is mounted: /boot, or / where it is no file system of its own
     free_bytes: int  # to root
-    free_files: int
+    free_files: int  # files that can still be made on its file system; of one without a table of inodes: many
     initrd_bytes: int  # of the largest image there; what is usual where none is; 0 where no package builds any
     kernel_bytes: int  # of the largest kernel with its symbols
     unmounted: str  # why what is written to /boot now is not what boots, as a sentence; empty where it is

@@ -82,7 +82,7 @@ class ResetDrive(Fact):
     """An NVMe controller that did not answer and was reset in the last day."""
 
     name: str  # nvme1
-    resets: int
+    resets: int  # of its controller, as the log has them
 
 
 @frozen

@@ -55,8 +55,8 @@ class Arguments(Fact):
 class KernelEntry(Fact):
     """One line of grub.cfg that starts a kernel of this system, not for recovery."""
 
-    number: int
-    arguments: tuple[str, ...]
+    number: int  # its place in the menu, from 0
+    arguments: tuple[str, ...]  # of its kernel, in order
 
 
 @frozen

@@ -20,7 +20,7 @@ from hosttune.facts.gpu.gpus import DEVICES
 from hosttune.facts.kernel.kernel_log import lines_of, message_of
 from hosttune.facts.reading import names_in
 from hosttune.frozen import frozen
-from hosttune.host.secrets import mask_text
+from hosttune.host.masking.secrets import mask_text
 from hosttune.regex import regex
 from hosttune.values import Unreadable
 

@@ -24,13 +24,14 @@ _ARGUMENTS = ("iommu", "intel_iommu", "amd_iommu", "iommu.passthrough", "iommu.s
 class IommuDevice(Fact):
     """One device and how its memory accesses are treated."""
 
-    slot: str
+    slot: str  # its PCI address
     kind: str  # gpu | network | nvme
     group: str  # the number of its group; empty where no IOMMU serves it
     domain: str  # identity | DMA | DMA-FQ | blocked | auto, or as the kernel says; empty without a group
 
     @property
     def is_translated(self) -> bool:
+        """Whether its addresses are translated; a passthrough domain is not."""
         return self.domain.startswith("DMA")
 
     @property
@@ -54,6 +55,7 @@ class Iommu(Fact):
 
     @property
     def strict(self) -> tuple[str, ...]:
+        """PCI addresses of the devices whose mappings are flushed at once."""
         return tuple(device.slot for device in self.devices if device.is_strict)
 
     @property

@@ -19,7 +19,7 @@ from hosttune.facts.placed import Placed
 from hosttune.facts.reading import drop_in_texts, if_absent, is_there, read_line, read_text
 from hosttune.facts.shell_words import shell_words
 from hosttune.frozen import frozen
-from hosttune.host.effort import EFFORT
+from hosttune.host.reading.effort import EFFORT
 from hosttune.regex import regex
 from hosttune.values import ABSENT, Absent, Unreadable
 
@@ -43,7 +43,7 @@ class OptionLine(Fact):
     """One option as a file of modprobe.d gives it."""
 
     module: str  # with _ for -
-    key: str
+    key: str  # the option
     given: Placed
 
 
@@ -52,7 +52,7 @@ class ModuleParameter(Fact):
     """One parameter of one module."""
 
     settings: tuple[Placed, ...]  # all that set it, in the order in which they count, the kernel command line last
-    is_loaded: bool
+    is_loaded: bool  # the kernel has the module
     is_built_in: bool  # into the running kernel, which reads no modprobe.d
     live: str  # what is in force; empty where the module is not loaded, or does not show it
 

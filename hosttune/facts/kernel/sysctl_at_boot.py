@@ -22,8 +22,8 @@ from hosttune.facts.lookups import Lookup, fits_parts, whole_number
 from hosttune.facts.placed import Placed
 from hosttune.facts.reading import drop_in_texts, drop_ins, if_absent, read_text
 from hosttune.frozen import frozen
-from hosttune.host.effort import EFFORT
-from hosttune.host.twins import TWINS
+from hosttune.host.overlay.twins import TWINS
+from hosttune.host.reading.effort import EFFORT
 from hosttune.regex import regex
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ _Line = tuple[str, "Placed | None"]  # key, its value; None for a key kept from 
 class BootSetting(Fact):
     """One key at the next boot. A value in the other spelling of the key reads `vm.dirty_ratio=40`."""
 
-    name: str
+    name: str  # the key, with dots
     settings: tuple[Placed, ...]  # all that set it, in their order, so that the last one counts
     unread: tuple[Placed, ...] = ()  # what /etc/sysctl.conf says where nothing reads it at boot
 

@@ -18,7 +18,7 @@ from hosttune.facts.placed import Placed
 from hosttune.facts.reading import drop_in_texts, if_absent, read_text, read_texts
 from hosttune.facts.sysfs import fits
 from hosttune.frozen import frozen
-from hosttune.host.effort import EFFORT
+from hosttune.host.reading.effort import EFFORT
 from hosttune.regex import regex
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class Setter(Fact):
 class FileAtBoot(Fact):
     """One file below /sys at the next boot."""
 
-    path: str
+    path: str  # the file below /sys
     settings: tuple[Setter, ...]  # all that set it, in the order in which they act
 
 

@@ -48,6 +48,7 @@ class Confines(Fact):
 
     @property
     def is_memlock_unlimited(self) -> bool:
+        """Whether this shell may lock as much memory as it likes."""
         return self.memlock >= UNLIMITED
 
     @property

@@ -41,8 +41,8 @@ class ContainerLimits(Fact):
     """The limit of open files with which containers of one engine start."""
 
     engine: str  # Docker | Kubernetes | containerd
-    soft: int
-    hard: int
+    soft: int  # open files: where the limit of its processes begins
+    hard: int  # open files: what its processes may raise their limit to
     unit: str  # the service from which they have it; empty where Docker's own settings say so
     way_out: str  # how to set 65536:524288
 

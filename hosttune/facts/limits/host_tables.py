@@ -33,10 +33,10 @@ _OF_ALL_SERVICES = "system.conf/Manager/DefaultLimitNPROC"
 class HostTables(Fact):
     """How full they are. A counter that is not there counts nothing."""
 
-    connections: int
+    connections: int  # that conntrack knows now
     most_connections: int  # 0 if connections are not tracked
     files: int  # open in all of the host
-    most_files: int
+    most_files: int  # fs.file-max
     has_dropped: bool  # the kernel logged in the last day that a table was full, and that may be the host's own
     has_refused_files: bool  # the kernel logged in the last day that no program could open another file
     session_processes: str  # what a file sets as the most processes of any user; empty if no file does
@@ -48,10 +48,12 @@ class HostTables(Fact):
 
     @property
     def connections_percent(self) -> float:
+        """How full the table of connections is."""
         return 100 * self.connections / self.most_connections if self.most_connections else 0.0
 
     @property
     def files_percent(self) -> float:
+        """How much of fs.file-max is in use."""
         return 100 * self.files / self.most_files if self.most_files else 0.0
 
 

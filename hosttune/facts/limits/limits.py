@@ -13,7 +13,7 @@ from hosttune.facts.base import Fact, attempt, lazy, make_shared
 from hosttune.facts.containers.kubernetes import DAEMONS
 from hosttune.facts.reading import derive, hint, if_absent, read_integer, read_text, require_known
 from hosttune.frozen import frozen
-from hosttune.host.process_memory import user_of
+from hosttune.host.processes.process_memory import user_of
 from hosttune.numbers import parse_digits
 from hosttune.regex import regex
 from hosttune.values import ABSENT
@@ -49,6 +49,7 @@ class ServiceLimits(Fact):
 
     @property
     def memlock_text(self) -> str:
+        """How much memory it may lock, for people."""
         return "unlimited" if self.memlock >= UNLIMITED else f"{self.memlock // 1024} KiB"
 
     @property

@@ -82,7 +82,7 @@ class SessionLimit(Fact):
 
     lines: tuple[LimitLine, ...]  # of all files, in the order in which they are read
     soft: str  # of a new session where no line sets it: a number, or unlimited; empty for an image
-    hard: str
+    hard: str  # as the file writes it; empty where none is set
 
 
 @frozen

@@ -13,7 +13,7 @@ from hosttune.facts.reading import if_absent, names_in, not_told, read_text
 from hosttune.facts.storage.ways import ways_of
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
-from hosttune.host.mountinfo import parse, topmost_at
+from hosttune.host.reading.mountinfo import parse, topmost_at
 from hosttune.regex import regex
 from hosttune.values import TooLong, Unreadable
 
@@ -44,7 +44,7 @@ class ShmFile(Fact):
 class SmallShm(Fact):
     """The /dev/shm that a GPU process in a container sees."""
 
-    pid: int
+    pid: int  # a process of that container
     process: str  # its name: python3
     size_bytes: int  # of its /dev/shm
 

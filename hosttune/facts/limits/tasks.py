@@ -36,15 +36,17 @@ class TaskGroup(Fact):
 
     name: str  # slurmd.service, user-1000.slice
     tasks: int  # now
-    most: int
+    most: int  # tasks that it may have
     refused: int  # how often a task was not started because of the bound, since the service or session was started
 
     @property
     def percent(self) -> float:
+        """How much of that is in use."""
         return _compute_percent(self.tasks, self.most)
 
     @property
     def is_slice(self) -> bool:
+        """Whether it is a slice, which holds other units."""
         return self.name.endswith(".slice")
 
 
@@ -58,6 +60,7 @@ class Tasks(Fact):
 
     @property
     def percent(self) -> float:
+        """How much of what the host may have is in use."""
         return _compute_percent(self.total, self.most)
 
 

@@ -28,7 +28,7 @@ class Dimm(Fact):
 
     name: str  # its label on the board, else its place: `mc0 channel 1 slot 0`
     corrected: int  # errors since the driver was loaded
-    uncorrected: int
+    uncorrected: int  # errors that could not be corrected, since the driver was loaded
     days: float  # since the driver was loaded, 1 at least
     corrected_today: int = 0  # in the last 24 hours, of those that the kernel log names; it leaves out many of a storm
 

@@ -31,8 +31,8 @@ class Swap(Fact):
 
     path: str  # of the device or the file: /dev/dm-1, /swap.img
     type: str  # partition | file
-    size_bytes: int
-    used_bytes: int
+    size_bytes: int  # of the area
+    used_bytes: int  # of the area
     is_zram: bool  # compressed memory, on no disk
 
 
@@ -44,9 +44,9 @@ class Memory(Fact):
 
     total_bytes: int  # MemTotal of /proc/meminfo, less than what is built in
     gpu_bytes: int  # memory of GPUs that the kernel uses as its own, and that is not in `total_bytes` (Grace)
-    available_bytes: int
+    available_bytes: int  # MemAvailable: the kernel's estimate for new work, without swapping
     swap_total_bytes: int  # of all swap areas; 0 without swap
-    swap_free_bytes: int
+    swap_free_bytes: int  # of all swap areas
     swaps: tuple[Swap, ...]  # those that are in use, in the order of /proc/swaps
     committed_bytes: int  # promised to programs, whether they use it or not
     commit_limit_bytes: int  # what may be promised where vm.overcommit_memory is 2

@@ -28,7 +28,7 @@ class MemoryModule(Fact):
     """A module of RAM in its slot. A speed that the firmware does not tell is 0."""
 
     name: str  # of its slot, as the board calls it: DIMM_A1
-    size_bytes: int
+    size_bytes: int  # of the module
     speed_mts: int  # what it is made for, in millions of transfers a second
     configured_mts: int  # what it runs at
 

@@ -26,7 +26,7 @@ class NumaNode(Fact):
 
     id: int  # its number
     cpus: tuple[int, ...]  # the processors near to it
-    memory_bytes: int
+    memory_bytes: int  # MemTotal of the node
     free_bytes: int  # of it, what no one uses now; 0 where the kernel does not say
 
 

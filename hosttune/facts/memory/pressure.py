@@ -37,9 +37,9 @@ class Stall(Fact):
     """The share of the time, in percent, in which work stood still for want of one thing."""
 
     some_60: float  # at least one task waited, in the last minute
-    some_300: float
+    some_300: float  # percent of the last 300 s in which some tasks waited
     full_60: float  # all tasks that had work waited at the same time
-    full_300: float
+    full_300: float  # percent of the last 300 s in which all tasks waited
 
 
 @frozen

@@ -58,8 +58,8 @@ class Rail(Fact):
 class RailedGpu(Fact):
     """A GPU and the RDMA devices below a PCIe switch that it hangs on, too."""
 
-    slot: str
-    devices: tuple[str, ...]
+    slot: str  # its PCI address
+    devices: tuple[str, ...]  # the cards near it, by name: mlx5_0
 
 
 @frozen

@@ -89,6 +89,7 @@ class RdmaPort(Fact):
 
     @property
     def is_active(self) -> bool:
+        """Whether the port carries traffic."""
         return self.state == "ACTIVE"
 
     @property

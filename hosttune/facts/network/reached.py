@@ -47,7 +47,7 @@ BANNER_S = 10.0  # within which sshd has to say what it is
 
 
 def make_greeting(address: str, port: int) -> tuple[str, ...]:
-    """How a Reader is asked for what a server says first (host/greeting.py)."""
+    """How a Reader is asked for what a server says first (host/reading/greeting.py)."""
     return ("greeting-of", address, str(port))
 
 

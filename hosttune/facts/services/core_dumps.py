@@ -31,7 +31,7 @@ _SMALL_BYTES = 1 << 30  # a bound that hurts no one
 class KeptDumps(Fact):
     """A folder in which dumps are kept."""
 
-    path: str
+    path: str  # the folder
     size_bytes: int  # at least so much
     total_bytes: int  # of its file system
 
@@ -56,6 +56,7 @@ class CoreDumps(Fact):
 
     @property
     def is_systemd(self) -> bool:
+        """Whether systemd-coredump takes them."""
         return self.is_piped and "systemd-coredump" in self.pattern
 
     @property

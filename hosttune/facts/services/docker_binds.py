@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from hosttune.facts.base import attempt
 from hosttune.facts.reading import names_in
 from hosttune.facts.storage.mounts import is_system
-from hosttune.host.mountinfo import folders_above, parse
-from hosttune.host.paths import PATH_MAX
+from hosttune.host.reading.mountinfo import folders_above, parse
+from hosttune.host.reading.paths import PATH_MAX
 from hosttune.numbers import parse_digits
 from hosttune.regex import regex
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from hosttune.facts import Facts
     from hosttune.facts.storage.mounts import Mount
     from hosttune.host.door import Reader
-    from hosttune.host.mountinfo import MountLine
+    from hosttune.host.reading.mountinfo import MountLine
 
 _SCOPES = "/sys/fs/cgroup/system.slice"
 _GROUPS = "/sys/fs/cgroup/docker"

@@ -47,10 +47,10 @@ class NeedrestartSetting(Fact):
     """One thing that a file says. `what`: restart (value: the mode), entry (value 0 or 1 for `pattern`), clear (the
     table starts anew), unclear (Perl that is more than a value)."""
 
-    file: str
-    what: str
-    value: str = ""
-    pattern: str = ""
+    file: str  # that sets it
+    what: str  # restart | entry | clear | unclear
+    value: str = ""  # of restart the mode, of entry 0 or 1
+    pattern: str = ""  # of an entry: for names of services
 
 
 @frozen

@@ -62,10 +62,10 @@ class Slurm(Fact):
     names: str  # NodeName of its line: gpu[01-16]
     place: str  # of that line, FILE:LINE
     cpus: int  # CPUs, or what Sockets, CoresPerSocket and ThreadsPerCore make
-    real_memory_mib: int
+    real_memory_mib: int  # RealMemory of this node, in MiB; 0 where it is not set
     memory_mib: int  # what slurmd reports
     memory_percent: float  # of RealMemory that is enough: node_reg_mem_percent
-    tmp_disk_mib: int
+    tmp_disk_mib: int  # TmpDisk of this node, in MiB; 0 where it is not set
     tmp_fs: str  # /tmp unless set
     spool: str  # SlurmdSpoolDir: state of slurmd, and the scripts of jobs
     state: str  # StateSaveLocation, of the controller

@@ -32,7 +32,7 @@ class Sshd(Fact):
     """The server of OpenSSH."""
 
     is_installed: bool  # its configuration is there
-    uses_pam: bool
+    uses_pam: bool  # UsePAM yes: limits of pam_limits(8) reach logins by ssh
     pam_place: str  # FILE:LINE that says so; empty for the default
 
 

@@ -31,7 +31,7 @@ class UnitSetting(Fact):
     """One key of a unit, or of a configuration file."""
 
     exists: bool  # the unit is installed, be it masked; a file such as logind.conf always is
-    is_masked: bool
+    is_masked: bool  # its unit is masked
     values: tuple[Placed, ...]  # in the order in which systemd reads them; an empty one empties a list
 
     @property

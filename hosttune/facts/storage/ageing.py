@@ -37,8 +37,8 @@ from hosttune.facts.storage.ways import Ways
 from hosttune.frozen import frozen
 from hosttune.host.door import Completed, Stat
 from hosttune.host.known.unit_folders import ADMIN, LOCAL, PACKAGES, RUNTIME, SPLIT
-from hosttune.host.paths import PATH_MAX
-from hosttune.host.secrets import is_secret_file
+from hosttune.host.masking.secrets import is_secret_file
+from hosttune.host.reading.paths import PATH_MAX
 from hosttune.regex import regex
 from hosttune.values import ABSENT, Absent
 
@@ -77,7 +77,7 @@ _DISKS = LOCAL_TYPES | {"zfs", "overlay", "tmpfs", "rootfs", "reiserfs", "vfat",
 class Hidden(Fact):
     """A file or folder that could not be looked at."""
 
-    path: str
+    path: str  # the file or folder that could not be looked at
     reason: str  # a sentence that names it
 
 

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 from hosttune.facts.base import Fact
 from hosttune.facts.environment import shell_variables
 from hosttune.frozen import frozen
-from hosttune.host.command_secrets import mask_documents
-from hosttune.host.paths import PATH_MAX
+from hosttune.host.masking.command_secrets import mask_documents
+from hosttune.host.reading.paths import PATH_MAX
 from hosttune.lines import LineNumbers
 from hosttune.regex import regex
 

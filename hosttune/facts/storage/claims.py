@@ -15,7 +15,7 @@ from hosttune.facts.base import UnknownFact
 from hosttune.facts.globs import fits_glob
 from hosttune.facts.reading import names_in, read_text, require_known
 from hosttune.facts.services.unit_files import UnitFiles
-from hosttune.host.bounded import CUT
+from hosttune.host.reading.bounded import CUT
 from hosttune.regex import regex
 from hosttune.values import Unreadable
 

@@ -58,16 +58,16 @@ class Disk(Fact):
     name: str  # nvme0n1p2
     path: str  # /dev/nvme0n1p2, /dev/mapper/vg-data
     kind: str  # disk | partition | dm | md | loop | ram | zram | cdrom
-    size_bytes: int
-    is_rotational: bool
+    size_bytes: int  # of the whole device
+    is_rotational: bool  # a hard disk, or what looks like one; virtual disks may be wrong about it
     transport: str  # nvme | sata | sas | virtio | usb | mmc | scsi; empty where there is none, or it is unknown
-    model: str
-    is_removable: bool
-    can_discard: bool
+    model: str  # as the device names itself; empty where it does not
+    is_removable: bool  # the kernel calls its medium removable
+    can_discard: bool  # it takes discard (TRIM)
     parents: tuple[str, ...]  # the devices it is on directly
     disks: tuple[str, ...]  # the physical disks it ends on; its own name for such a disk
     device: str  # major:minor
-    is_read_only: bool
+    is_read_only: bool  # the kernel lets no one write to it
     is_virtual: bool = False  # a hypervisor or a storage array is behind it: such disks say they rotate on any medium
 
     @property

@@ -44,10 +44,10 @@ class Filesystem(Fact):
     name: str  # sda1, dm-0, data (of /dev/mapper/data): the last part of its path
     path: str  # /dev/sda1, /dev/mapper/data
     fstype: str  # ext4, xfs, swap, LVM2_member ...; empty where only the partition has a name
-    label: str
-    uuid: str
-    part_label: str
-    part_uuid: str
+    label: str  # LABEL=; empty without one
+    uuid: str  # UUID=; empty without one
+    part_label: str  # PARTLABEL=; empty without one
+    part_uuid: str  # PARTUUID=; empty without one
 
     @property
     def is_member(self) -> bool:
@@ -74,7 +74,7 @@ class IdleGroup(Fact):
 
     kind: str  # ZFS | LVM | RAID
     name: str  # of the pool or array; empty of LVM, which tells its name to root alone
-    paths: tuple[str, ...]
+    paths: tuple[str, ...]  # the devices of one group, array or pool
     required: tuple[str, ...] = ()  # of ZFS: folders that no boot can do without (zfs-mount-generator(8))
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class Filling(Fact):
     """Of a file system mounted at /tmp what is used of it; of a folder of a larger one what was counted."""
 
-    used_bytes: int
+    used_bytes: int  # of /tmp, as far as it was counted
     entries: int  # files and folders counted on the disk; 0 where the space of the mount was asked instead
     is_complete: bool  # False: there is more than `used_bytes` and `entries` say
 

@@ -35,8 +35,8 @@ from hosttune.facts.storage.fstab_options import (
 )
 from hosttune.facts.storage.mounts import is_network
 from hosttune.frozen import frozen
-from hosttune.host.mountinfo import folders_above
-from hosttune.host.mountinfo import parse as parse_mounts
+from hosttune.host.reading.mountinfo import folders_above
+from hosttune.host.reading.mountinfo import parse as parse_mounts
 from hosttune.values import ABSENT, Unreadable
 
 if TYPE_CHECKING:
@@ -50,13 +50,13 @@ class FstabEntry(Fact):
     """One entry, fields decoded, passwords masked."""
 
     line: int  # from 1
-    source: str
+    source: str  # the first field
     target: str  # clean: no doubled slash, none at the end
-    fstype: str
+    fstype: str  # the third field
     options: tuple[str, ...]  # as written, escapes included; empty without a fourth field
-    freq: int
-    passno: int
-    is_swap: bool
+    freq: int  # the fifth field, for dump(8)
+    passno: int  # the sixth field: the order of fsck(8) at boot; 0: never
+    is_swap: bool  # a swap area
     path: str = ""  # the target with symbolic links resolved, as the kernel will show it
     owner: str = ""  # who rewrites this line: cloud-init, Vagrant ...; empty: the administrator
     refusal: str = ""  # why hosttune does not edit this line, as a sentence; empty: it may
@@ -74,10 +74,10 @@ class FstabEntry(Fact):
 class Misread(Fact):
     """A line that is no entry to one of the readers, or a different one."""
 
-    line: int
+    line: int  # its number
     target: str  # as the one that takes it reads it
-    refusal: str
-    way_out: str
+    refusal: str  # why it is not edited
+    way_out: str  # the line as it should be, or what to do
     is_swap: bool = False  # so that one reads it
     options: tuple[str, ...] = ()  # and these
     source: str = ""  # and this
@@ -87,14 +87,14 @@ class Misread(Fact):
 class Fstab(Fact):
     """The entries in file order. `problems` are sentences about the file and about lines that a boot may misread."""
 
-    entries: tuple[FstabEntry, ...]
-    problems: tuple[str, ...] = ()
+    entries: tuple[FstabEntry, ...]  # the lines that mount something or are swap, in their order
+    problems: tuple[str, ...] = ()  # what is wrong with the file as a whole, a sentence each
     manager: str = ""  # the comment in which a tool says that it manages the whole file
-    misread: tuple[Misread, ...] = ()
+    misread: tuple[Misread, ...] = ()  # lines that one of the programs that read fstab takes for something else
     refusal: str = ""  # why hosttune edits nothing in this file, as a sentence; empty: it may
-    way_out: str = ""
-    lines: int = 0
-    exists: bool = True
+    way_out: str = ""  # what to do about that; empty where nothing is
+    lines: int = 0  # of the file, all of them
+    exists: bool = True  # whether the file is there
     separator: str = " "  # what is between the fields of a new line, in this file's style
     untried_by: tuple[str, ...] = ()  # programs that cannot try an edit of it here, each with the reason
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NewType
 
 from hosttune.errors import Refused
 from hosttune.facts.storage.fstab_readers import split_options
-from hosttune.host.mountinfo import on_one_line
-from hosttune.host.secrets import URL_PARAMETER, without_escapes
+from hosttune.host.masking.secrets import URL_PARAMETER, without_escapes
+from hosttune.host.reading.mountinfo import on_one_line
 from hosttune.regex import regex
 
 if TYPE_CHECKING:

@@ -23,8 +23,8 @@ from hosttune.facts.storage.fstab_types import is_remote_to_systemd
 from hosttune.facts.storage.mounts import is_network, target_of, unit_name
 from hosttune.frozen import frozen
 from hosttune.host.known.unit_folders import ADMIN
-from hosttune.host.mountinfo import folders_above
-from hosttune.host.paths import PATH_MAX
+from hosttune.host.reading.mountinfo import folders_above
+from hosttune.host.reading.paths import PATH_MAX
 from hosttune.quoting import quote
 from hosttune.regex import regex
 
@@ -61,7 +61,7 @@ class MountUnit(Fact):
 
     name: str  # data.mount
     entry: FstabEntry  # what a line of fstab would say; `file` and `line` are where What= is
-    is_masked: bool = False
+    is_masked: bool = False  # a link to /dev/null: systemd never mounts it
     refusal: str = ""  # why systemd does not load it, as the end of a sentence
     meant_name: str = ""  # the name that systemd takes for what a refused file says; empty if its name is not the cause
     is_started: bool = False  # by a boot

@@ -21,8 +21,8 @@ from hosttune.facts.storage.fstab_options import is_automount, is_on_demand
 from hosttune.frozen import frozen
 from hosttune.host.known.file_systems import IN_RAM
 from hosttune.host.known.unit_folders import ADMIN, RUNTIME, VENDOR
-from hosttune.host.mounters import UTAB, users_in
-from hosttune.host.mountinfo import (
+from hosttune.host.reading.mounters import UTAB, users_in
+from hosttune.host.reading.mountinfo import (
     MountLine,
     find_visible,
     folders_above,
@@ -31,7 +31,7 @@ from hosttune.host.mountinfo import (
     parse,
     topmost_at,
 )
-from hosttune.host.named import waits_for_server
+from hosttune.host.reading.named import waits_for_server
 from hosttune.regex import regex
 from hosttune.values import ABSENT, NOT_RECORDED, OnlyRunning, Unreadable
 
@@ -82,26 +82,26 @@ _ESCAPED = regex(r"(?:\\x[0-9a-f]{2})+")
 class Mount(Fact):
     """One mount. Under `--root`, `id` is the line of the fstab, and what only a kernel knows is unread."""
 
-    id: int
-    parent: int
+    id: int  # the first field of mountinfo
+    parent: int  # the id of the mount below it
     device: str  # "major:minor"; anonymous ("0:45") for btrfs, tmpfs, network
     root: str  # which folder of the file system is mounted
-    target: str
-    source: str
-    fstype: str
+    target: str  # where it is mounted
+    source: str  # the device or the server's path, as the kernel names it
+    fstype: str  # ext4, nfs4, fuse.sshfs ...
     options: tuple[str, ...]  # of this mount
     super_options: tuple[str, ...]  # of the file system, shared by all its mounts
     atime: str  # noatime | relatime | strictatime
-    is_read_only: bool
+    is_read_only: bool  # the mount or the file system takes no writes
     is_topmost: bool  # a path reaches it: not under a later mount
     is_bind: bool  # a folder, or another place, of a file system that is mounted elsewhere
     disks: tuple[str, ...]  # names of the physical disks it ends on
     is_rotational: bool  # a hard disk is below it; of virtual disks that cannot be told
-    is_network: bool
-    total_bytes: int
+    is_network: bool  # its files are on a server
+    total_bytes: int  # of the file system
     available_bytes: int  # to an ordinary user
     total_inodes: int  # 0 where the file system makes them as it needs them (btrfs)
-    available_inodes: int
+    available_inodes: int  # files that can still be made there
     reserved_bytes: int = -1  # free, and for root alone (ext4 keeps 5 %)
     unit: str = ""  # the unit file of this mount, where an administrator wrote one
     is_of_user: bool = False  # a user mounted it (FUSE, udisks2, auto.net): what it says of itself is that user's word

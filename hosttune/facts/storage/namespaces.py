@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from hosttune.facts.base import Fact, UnknownFact, attempt, lazy
 from hosttune.facts.reading import if_absent, names_in, read_line, read_text
 from hosttune.frozen import frozen
-from hosttune.host.mountinfo import MountLine, parse
+from hosttune.host.reading.mountinfo import MountLine, parse
 from hosttune.numbers import parse_digits
 from hosttune.values import TooLong, Unreadable
 
@@ -31,7 +31,7 @@ class OtherMount(Fact):
     holder: str  # the service or container by its control group (nginx.service), else the name of the process
     device: str  # major:minor
     root: str  # which folder of the file system
-    target: str
+    target: str  # where it is mounted there
     atime: str  # noatime | relatime | strictatime
 
 

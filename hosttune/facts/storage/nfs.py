@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from hosttune.facts import Facts
     from hosttune.facts.storage.mounts import Mount
     from hosttune.host.door import Reader
-    from hosttune.host.mountinfo import MountLine
+    from hosttune.host.reading.mountinfo import MountLine
 
 _TYPES = frozenset({"nfs", "nfs4"})
 _UDEV = "/etc/udev/rules.d"
@@ -37,13 +37,13 @@ _SECTION = regex(r"\s*\[\s*([^\]\s]+)(?:\s[^\]]*)?\]")
 class NfsMount(Fact):
     """One mounted export. Mounts that share its superblock share the read-ahead, and are not listed again."""
 
-    target: str
-    source: str
+    target: str  # where it is mounted
+    source: str  # server:/path
     device: str  # "0:50"
     rsize_bytes: int  # how much one READ asks for at most; 0 where the mount does not say
-    read_ahead_kib: int
+    read_ahead_kib: int  # of its backing device, in KiB
     is_soft: bool  # calls fail where the server does not answer in time, in place of waiting for it (soft, softerr)
-    is_read_only: bool
+    is_read_only: bool  # mounted ro
     protocol: str  # tcp, rdma, udp; empty where the mount does not say
     connections: int  # to the server, at most (nconnect)
     speed_mbps: int = 0  # of the interface by which the server is reached; 0 where nothing tells

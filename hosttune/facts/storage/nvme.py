@@ -76,7 +76,7 @@ class Drive(Fact):
     is_read_only: bool  # it takes no writes any more
     has_lost_backup: bool  # what keeps its write cache over a power cut failed
     is_short_of_spare: bool  # fewer spare blocks are left than it calls enough
-    spare_percent: int
+    spare_percent: int  # spare blocks that are left, in percent
     used_percent: int  # of its rated life; may be more than 100
     media_errors: int  # reads and writes in its life that it could not correct
 

@@ -32,25 +32,28 @@ _PATHS = (
 class LocalPlace(Fact):
     """One local file system, and what of the above is on it."""
 
-    target: str
+    target: str  # where it is mounted
     holds: tuple[str, ...]  # /var/lib/docker, /tmp ...
-    total_bytes: int
+    total_bytes: int  # of the file system
     available_bytes: int  # to an ordinary user
     total_inodes: int  # 0 where the file system makes them as it needs them
-    available_inodes: int
-    is_memory: bool
+    available_inodes: int  # files that can still be made there
+    is_memory: bool  # a tmpfs
     user_limit_bytes: int = 0  # what one user may fill of it; 0 where nothing is known to limit that
 
     @property
     def used_bytes(self) -> int:
+        """What users cannot have any more."""
         return self.total_bytes - self.available_bytes
 
     @property
     def free_percent(self) -> float:
+        """How much of its bytes is free for users."""
         return round(100 * self.available_bytes / self.total_bytes, 1) if self.total_bytes else 100.0
 
     @property
     def free_inodes_percent(self) -> float:
+        """100 where the file system has no table of inodes."""
         return round(100 * self.available_inodes / self.total_inodes, 1) if self.total_inodes else 100.0
 
 
@@ -59,11 +62,11 @@ class CacheHome(Fact):
     """A folder for caches or temporary files that a file of the system names."""
 
     name: str  # TRITON_CACHE_DIR
-    path: str
+    path: str  # the folder
     place: str  # the file and line that say so
-    exists: bool
-    is_network: bool
-    is_memory: bool
+    exists: bool  # the folder is there
+    is_network: bool  # it is on a network file system
+    is_memory: bool  # it is on a tmpfs
     removed_after: str = (
         ""  # what removes files there by age: 30d (/usr/lib/tmpfiles.d/tmp.conf:3); not of temporary files
     )

@@ -48,7 +48,7 @@ class Queue(Fact):
     is_path: bool  # one of several ways to the same disk, below dm-multipath
     scheduler: str  # none, mq-deadline ...
     hardware_queues: int  # 0 for a device that has no queue of requests (dm, md)
-    read_ahead_kib: int
+    read_ahead_kib: int  # queue/read_ahead_kb
     targets: tuple[str, ...]  # where its own file systems with data are mounted
     match: str  # a udev match on this very device: by what stays when its name changes, else by that name
     has_deadline: bool = True  # mq-deadline is a part of the kernel, no module of it

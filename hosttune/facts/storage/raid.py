@@ -38,7 +38,7 @@ from hosttune.facts.reading import (
 )
 from hosttune.facts.storage.disks import find_health_commands
 from hosttune.frozen import frozen
-from hosttune.host.command_secrets import MASK
+from hosttune.host.masking.command_secrets import MASK
 from hosttune.regex import regex
 from hosttune.values import ABSENT, Unreadable
 

@@ -20,8 +20,8 @@ from hosttune.facts.storage.fstab_types import MOVES, ON_DISK, is_known
 from hosttune.facts.storage.mounts import is_network
 from hosttune.facts.storage.ways import Ways, ways_of
 from hosttune.frozen import frozen
-from hosttune.host.mountinfo import folders_above
-from hosttune.host.paths import PATH_MAX
+from hosttune.host.reading.mountinfo import folders_above
+from hosttune.host.reading.paths import PATH_MAX
 from hosttune.quoting import quote
 from hosttune.regex import regex
 from hosttune.values import ABSENT

@@ -37,7 +37,7 @@ class SpareDisk(Fact):
 
     name: str  # nvme2n1
     path: str  # /dev/nvme2n1
-    size_bytes: int
+    size_bytes: int  # of the whole device
     is_ephemeral: bool  # a cloud's own disk of this instance: it comes back empty
     is_blank: bool  # no partition, no signature, zeros at its beginning
     fstype: str  # of a plain file system on it, or on its only partition; empty where there is none

@@ -46,8 +46,8 @@ _SETTING = regex(r"\s*(?:export\s+)?(\$?[\w.]+)(?:\s*=\s*|\s+)(\S(?:.*\S)?)\s*")
 class Spill(Fact):
     """One program that uses /tmp for more than small files, and the sentence that says how we know."""
 
-    program: str
-    evidence: str
+    program: str  # what writes large files there
+    evidence: str  # what shows that it writes there
 
 
 @frozen

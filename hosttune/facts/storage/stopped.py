@@ -21,7 +21,7 @@ from hosttune.facts.reading import if_absent, names_in, read_integer, read_line,
 from hosttune.facts.storage.disks import find_health_commands
 from hosttune.facts.storage.mounts import LOCAL_TYPES
 from hosttune.frozen import frozen
-from hosttune.host.mountinfo import folders_above
+from hosttune.host.reading.mountinfo import folders_above
 from hosttune.quoting import quote
 from hosttune.regex import regex
 from hosttune.values import ABSENT, Unreadable
@@ -47,9 +47,9 @@ _NEVER_FREE = ("/", "/usr", "/var")
 class LocalFilesystem(Fact):
     """A file system on local disks, where it is mounted first."""
 
-    target: str
-    source: str
-    fstype: str
+    target: str  # where it is mounted
+    source: str  # the device
+    fstype: str  # ext4, xfs ...
     stopped: str  # the word, of the mount table or of the kernel, that tells that nothing can be written any more
     errors: int  # that ext4 counted since e2fsck was there last; 0 for other types
     age_s: float  # since the last one; -1 where there is none

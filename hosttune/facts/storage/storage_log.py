@@ -21,7 +21,7 @@ from hosttune.facts.storage.nfs import sees_only_of_pods
 from hosttune.frozen import frozen
 from hosttune.host.door import FIRST_PERSON, Stat
 from hosttune.host.in_time import waits_for_lock
-from hosttune.host.mountinfo import MountLine, parse
+from hosttune.host.reading.mountinfo import MountLine, parse
 from hosttune.regex import regex
 from hosttune.values import ABSENT, TooLong, Unreadable
 
@@ -106,7 +106,7 @@ class MountError(Fact):
     """Why the kernel did not mount something, in its own words."""
 
     name: str  # of the device, as in /sys/block: sda1; of an option that no type knows, the type
-    words: str
+    words: str  # the line of the kernel log, without what varies
 
 
 @frozen

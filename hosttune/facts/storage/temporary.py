@@ -42,7 +42,7 @@ _QUOTAS = frozenset({"quota", "usrquota"})
 class NoExec(Fact):
     """A mount from which no program and no shared object can be loaded."""
 
-    target: str
+    target: str  # the mount with noexec
     use: str  # temporary | home | data | cache: what is put there
     why: str  # `line 6 of /etc/fstab`, or what of it implies noexec
     word: str  # noexec, user or users in that line; empty where it is not known

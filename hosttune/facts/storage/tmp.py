@@ -32,19 +32,19 @@ OWN = "60-hosttune-"  # our drop-ins; they are no decision of someone else
 class Tmp(Fact):
     """/tmp now (`fstype` to `size_bytes`), and its home: who mounts it at the next boot."""
 
-    is_symlink: bool
+    is_symlink: bool  # /tmp is a symbolic link
     home: str  # fstab | fstab-other | dropin | etc-unit | unit-other (no tmpfs) | masked | usr-unit | none
-    home_evidence: str
+    home_evidence: str  # what shows that /tmp holds somebody's home; empty where nothing does
     decision: (
         str  # what an administrator decided about /tmp, with its file, as a sentence; empty where there is nothing
     )
     fstype: str  # of the mount that /tmp is on
-    is_mount: bool
-    is_tmpfs: bool
+    is_mount: bool  # something is mounted on /tmp
+    is_tmpfs: bool  # /tmp is a tmpfs
     size_bytes: int | None  # of a live tmpfs; 0 is unlimited; None when it is no tmpfs
     disk_bytes: int  # the size of the file system that /tmp is on; 0 under another root
     disk_used_bytes: int  # what is used of it, by /tmp and whatever else is there
-    has_usr_unit: bool
+    has_usr_unit: bool  # the distribution brings tmp.mount
     drop_ins: tuple[str, ...]  # of tmp.mount, ours included, in the order in which they apply
     unit_options: str  # the Options= that the unit and its drop-ins set, the last one; empty without a unit
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hosttune.facts.storage.mounts import name_effective_type
-from hosttune.host.paths import PATH_MAX
+from hosttune.host.reading.paths import PATH_MAX
 from hosttune.regex import regex
 
 if TYPE_CHECKING:

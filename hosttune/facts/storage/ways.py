@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.storage.mounts import is_served
-from hosttune.host.paths import PATH_MAX
+from hosttune.host.reading.paths import PATH_MAX
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts

@@ -23,7 +23,7 @@ from hosttune.facts.storage.mount_units import mount_command
 from hosttune.facts.storage.mounts import is_system, mount_below, unit_name
 from hosttune.facts.storage.sources import find_fault, sources_of
 from hosttune.facts.storage.ways import ways_of
-from hosttune.host.cleaned import clean
+from hosttune.host.masking.cleaned import clean
 from hosttune.quoting import quote
 from hosttune.values import join_steps
 

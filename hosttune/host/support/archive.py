@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Final
 from hosttune.errors import BadInput, Fault, Where
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
-from hosttune.host.named import reason_of, served_mounts
-from hosttune.host.paths import FOLDER_PLACE, PATH_MAX, HeldRoot
-from hosttune.host.tree import FileTree
+from hosttune.host.reading.named import reason_of, served_mounts
+from hosttune.host.reading.paths import FOLDER_PLACE, PATH_MAX, HeldRoot
+from hosttune.host.reading.tree import FileTree
 from hosttune.regex import regex
 from hosttune.values import Absent, Unreadable
 

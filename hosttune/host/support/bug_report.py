@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hosttune.errors import BadInput, Fault, Where
 from hosttune.frozen import frozen
-from hosttune.host.record import FORMAT_VERSION, KIND
+from hosttune.host.record.record import FORMAT_VERSION, KIND
 from hosttune.host.support.lspci import FOLDER, devices_in, tables_of
 from hosttune.host.support.sections import END, RULE, START, ReportSection, sections_of
 from hosttune.host.support.sections import MOST as MOST_SECTIONS
@@ -78,7 +78,7 @@ Tables = dict[str, dict[str, Any]]
 class BugReport:
     """What a report holds."""
 
-    record: Mapping[str, Any]  # as host/record.py has it
+    record: Mapping[str, Any]  # as host/record/record.py has it
     smi: LongText
     answers: Mapping[str, str]  # of nvidia-smi's commands, by the command
     script: str  # version of the program

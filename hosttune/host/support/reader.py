@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hosttune.host.door import Completed
-from hosttune.host.record import RecordReader
+from hosttune.host.record.record import RecordReader
 from hosttune.host.support import smi
 from hosttune.host.support.bug_report import BugReport, is_bug_report, read_bug_report
 from hosttune.host.support.sos import SosReport, read_sosreport

@@ -13,7 +13,7 @@ from posixpath import normpath
 from typing import TYPE_CHECKING
 
 from hosttune.frozen import frozen
-from hosttune.host.paths import PATH_MAX
+from hosttune.host.reading.paths import PATH_MAX
 from hosttune.regex import regex
 
 if TYPE_CHECKING:

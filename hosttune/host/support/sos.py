@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from hosttune.errors import BadInput, Fault, Where
 from hosttune.frozen import frozen
 from hosttune.host.known.unit_folders import PACKAGES, SPLIT
-from hosttune.host.record import FORMAT_VERSION, KIND, encode_bytes
+from hosttune.host.record.record import FORMAT_VERSION, KIND, encode_bytes
 from hosttune.host.support.archive import Archive, is_archive, read_archive, read_folder
 from hosttune.host.support.bug_report import FIRST_NAMESPACES, Tables, add_conclusions, make_os_release
 from hosttune.host.support.lspci import FOLDER, PciDevice, devices_in, tables_of
@@ -50,6 +50,7 @@ _CHASSIS = regex(r"^ {0,40}Chassis: (\w{1,20})", re.MULTILINE)
 _HOSTS: Final = frozenset({"desktop", "laptop", "convertible", "server", "tablet", "vm", "embedded"})
 _ARCHITECTURE = regex(r" (x86_64|aarch64|ppc64le) ")
 _NO_LINK = "sos_strings/"
+_MOUNTS, _MOUNTS_OF_INIT = "/proc/self/mountinfo", "/proc/1/mountinfo"
 _SOS_MASKED: Final = "sos masked values in it"
 # nvidia-smi(1), RETURN VALUE, and 255; what timeout(1) ends has 124 or 137.
 _STATUSES_OF_SMI: Final = frozenset((*range(32), 255))
@@ -64,7 +65,7 @@ _SPELLED: Final = {
 class SosReport:
     """What a sosreport holds."""
 
-    record: Mapping[str, Any]  # as host/record.py has it
+    record: Mapping[str, Any]  # as host/record/record.py has it
     smi: LongText
     answers: Mapping[str, str]  # of nvidia-smi's commands, by the command
     script: str  # version of sos
@@ -107,6 +108,8 @@ def read_sosreport(content: bytes | None, path: str, tool_version: str) -> SosRe
     if chassis and chassis[1] in _HOSTS:  # hostnamed of systemd answered, and is not in a container
         tables["links"] |= FIRST_NAMESPACES
         tables["stats"]["/run/systemd/system"] = list(FOLDER)
+        if not is_cleaned and (mounts := tables["files"].get(_MOUNTS_OF_INIT)):  # as a shell of root sees them
+            tables["files"][_MOUNTS] = mounts
     queries = [{"argv": ["dmesg", "--kernel"], "status": 0, "stdout": log, "stderr": ""}] if log else []
     if machine := _ARCHITECTURE.search(answers.get("uname -a", "")):
         queries.append({"argv": ["uname", "-m"], "status": 0, "stdout": f"{machine[1]}\n", "stderr": ""})

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from hosttune.host.proc_fields import process_fields
+from hosttune.host.processes.proc_fields import process_fields
 
 _LARGE = 256 << 20
 _MOST = 4

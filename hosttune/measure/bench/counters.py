@@ -11,7 +11,7 @@ import re
 import time
 
 from hosttune.frozen import frozen
-from hosttune.host.bounded import head_text
+from hosttune.host.reading.bounded import head_text
 from hosttune.regex import regex
 
 _MOST_BYTES = 16 << 20  # of one file: /proc/stat has a number for each interrupt of each CPU

@@ -20,8 +20,8 @@ from threading import Thread
 from typing import Any
 
 from hosttune.errors import Refused
-from hosttune.host.mountapi import ATIME_VALUES
-from hosttune.host.paths import open_without_links
+from hosttune.host.reading.paths import open_without_links
+from hosttune.host.writing.mountapi import ATIME_VALUES
 
 # The same numbers on every architecture but Alpha (scripts/syscall.tbl).
 _OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442

@@ -7,12 +7,12 @@ import os
 from hosttune.errors import HosttuneError
 from hosttune.facts.storage.mounts import NETWORK_TYPES
 from hosttune.frozen import frozen
-from hosttune.host.attributes import mount_id
-from hosttune.host.bounded import MOST_NAMES, names_in, own_mounts
 from hosttune.host.known.file_systems import IN_MEMORY
-from hosttune.host.mountinfo import MountLine, parse
-from hosttune.host.named import served_mounts
-from hosttune.host.paths import inode_of, link_of_user, walk
+from hosttune.host.reading.bounded import MOST_NAMES, names_in, own_mounts
+from hosttune.host.reading.mountinfo import MountLine, parse
+from hosttune.host.reading.named import served_mounts
+from hosttune.host.reading.paths import inode_of, link_of_user, walk
+from hosttune.host.writing.attributes import mount_id
 from hosttune.measure.underneath import KERNEL as KERNEL_TYPES
 
 _BY_UUID = "/dev/disk/by-uuid"

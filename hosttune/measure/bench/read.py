@@ -304,7 +304,7 @@ def _hidden_by_overlay(place: Place) -> str:
     """What an overlay hides, in a sentence. Raises HosttuneError where all its layers are in memory."""
     from hosttune.facts import Facts
     from hosttune.facts.base import UnknownFact
-    from hosttune.host.live import LiveReader
+    from hosttune.host.reading.live import LiveReader
     from hosttune.measure.underneath import overlay_places
 
     try:

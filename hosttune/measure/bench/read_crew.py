@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from hosttune.errors import HosttuneError
 from hosttune.frozen import frozen
-from hosttune.host.interpreter import NOT_STARTED
+from hosttune.host.processes.interpreter import NOT_STARTED
 from hosttune.measure.bench.read_program import END
 from hosttune.measure.bench.reading import Pass
 from hosttune.textfiles import own_file
@@ -206,7 +206,7 @@ class _Worker:
             self._process.wait(3.0)
 
     def _status(self) -> int | None:
-        """A signal that ended the program behind host/confined_child.py comes as 128 + number."""
+        """A signal that ended the program behind host/processes/confined_child.py comes as 128 + number."""
         with suppress(subprocess.TimeoutExpired):
             status = self._process.wait(3.0)
             return 128 - status if status > 128 else status

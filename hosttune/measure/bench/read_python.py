@@ -15,9 +15,9 @@ from typing import Final
 
 from hosttune.errors import Refused
 from hosttune.frozen import frozen
-from hosttune.host.interpreter import Interpreter, at_path, command_of, environment_of, why_no_program
-from hosttune.host.own import user_who_typed
-from hosttune.host.paths import walk
+from hosttune.host.processes.interpreter import Interpreter, at_path, command_of, environment_of, why_no_program
+from hosttune.host.reading.paths import walk
+from hosttune.host.writing.own import user_who_typed
 from hosttune.values import Unreadable
 
 NOBODY: Final = 65534

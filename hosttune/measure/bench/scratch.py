@@ -19,8 +19,8 @@ from contextlib import ExitStack, contextmanager, suppress
 
 from hosttune.errors import HosttuneError
 from hosttune.frozen import frozen
-from hosttune.host.bounded import head_of, head_text
-from hosttune.host.paths import inode_of, link_of_user, walk
+from hosttune.host.reading.bounded import head_of, head_text
+from hosttune.host.reading.paths import inode_of, link_of_user, walk
 from hosttune.measure.bench import state
 from hosttune.measure.bench.place import Place
 from hosttune.measure.bench.signals import hold_back_signals
@@ -185,7 +185,7 @@ def _may_write(folder: int) -> bool:
 
 
 def _mount_id(fd: int) -> int:
-    from hosttune.host.attributes import mount_id
+    from hosttune.host.writing.attributes import mount_id
 
     number = mount_id(fd)
     return int(number) if number else -1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hosttune.host import state
+from hosttune.host.writing import state
 
 
 def name_folder() -> str:

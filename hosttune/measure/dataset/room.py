@@ -11,7 +11,7 @@ from typing import Final
 from hosttune.facts.cpu.cpu import GROUPS, parse_groups, walk_upwards
 from hosttune.facts.memory.memory import parse_meminfo
 from hosttune.frozen import frozen
-from hosttune.host.bounded import head_text
+from hosttune.host.reading.bounded import head_text
 from hosttune.numbers import parse_digits
 
 FITS: Final = 0.6  # of the room: the rest is the job's own

@@ -16,9 +16,9 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from hosttune.errors import HosttuneError
-from hosttune.host.bounded import own_mounts
-from hosttune.host.mountinfo import parse
-from hosttune.host.named import require_answer, served_mounts
+from hosttune.host.reading.bounded import own_mounts
+from hosttune.host.reading.mountinfo import parse
+from hosttune.host.reading.named import require_answer, served_mounts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

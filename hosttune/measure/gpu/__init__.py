@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from hosttune.errors import HosttuneError
-from hosttune.host.bounded import MOST_NAMES, head_text, names_in
-from hosttune.host.driver_root import make_contained
 from hosttune.host.process import locate
+from hosttune.host.reading.bounded import MOST_NAMES, head_text, names_in
+from hosttune.host.reading.driver_root import make_contained
 from hosttune.measure.gpu.none import NoSampler
 from hosttune.measure.gpu.sample import GpuSample, GpuSampler
 from hosttune.numbers import parse_digits

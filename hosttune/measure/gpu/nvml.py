@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from hosttune.host.bounded import MOST_NAMES, names_in
+from hosttune.host.reading.bounded import MOST_NAMES, names_in
 from hosttune.measure.gpu.bindings import load_bindings
 from hosttune.measure.gpu.patience import TimedCaller
 from hosttune.measure.gpu.reasons import words_of

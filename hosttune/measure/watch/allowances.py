@@ -14,7 +14,7 @@ import struct
 from contextlib import suppress
 from typing import Final
 
-from hosttune.host.bounded import names_in
+from hosttune.host.reading.bounded import names_in
 from hosttune.measure.watch.tick import HeldBack
 
 EVERY = 10  # looks: each costs a question to the card

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from itertools import islice
 
 from hosttune.facts.cpu.cpu import parse_groups
-from hosttune.host.mountinfo import parse
+from hosttune.host.reading.mountinfo import parse
 from hosttune.measure.watch.kept import MOST_BYTES, Kept, content_of
 from hosttune.measure.watch.meter import KINDS, Meter
 from hosttune.measure.watch.parse import process_stat

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from hosttune.host.bounded import MOST_NAMES, names_in
+from hosttune.host.reading.bounded import MOST_NAMES, names_in
 from hosttune.measure.watch.kept import Kept
 from hosttune.measure.watch.meter import Meter
 from hosttune.measure.watch.parse import CpuTimes, DiskCounters, cpu_times, disk_counters, host_times, parse_counter

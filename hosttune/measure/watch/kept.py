@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-from hosttune.host.bounded import PROCESS_FILE, read_head
-from hosttune.host.process_memory import head_in_time
+from hosttune.host.processes.process_memory import head_in_time
+from hosttune.host.reading.bounded import PROCESS_FILE, read_head
 
 MOST_BYTES = 1 << 22
 # A list in /proc comes a page at a time, in whole records (seq_read_iter, fs/seq_file.c), however much is asked for.
@@ -77,7 +77,7 @@ def content_of(path: str, limit: int = PROCESS_FILE) -> bytes | None:
 
 
 def content_in_time(path: str, limit: int = PROCESS_FILE) -> bytes | None:
-    """The same of a file that the owner of the process can lock (host/process_memory.py)."""
+    """The same of a file that the owner of the process can lock (host/processes/process_memory.py)."""
     try:
         return head_in_time(path, limit)[0]
     except OSError:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from hosttune.facts.cpu.cpu import GROUPS, parse_groups, walk_upwards
-from hosttune.host.process_memory import statvfs_in_time
+from hosttune.host.processes.process_memory import statvfs_in_time
 from hosttune.measure.dataset.room import memory_limits
 from hosttune.measure.watch.kept import content_of
 from hosttune.measure.watch.limits import name_setter

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from contextlib import suppress
 from itertools import islice
 
-from hosttune.host.bounded import MOST_OPEN_FILES, names_in, process_ids
-from hosttune.host.mountinfo import parse
+from hosttune.host.reading.bounded import MOST_OPEN_FILES, names_in, process_ids
+from hosttune.host.reading.mountinfo import parse
 from hosttune.measure.watch.kept import MOST_BYTES, content_in_time, content_of
 from hosttune.measure.watch.tick import Mounted
 

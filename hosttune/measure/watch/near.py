@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 
-from hosttune.host.bounded import MOST_NAMES, names_in
+from hosttune.host.reading.bounded import MOST_NAMES, names_in
 from hosttune.measure.gpu.sample import GpuSample
 from hosttune.measure.watch.kept import content_of
 from hosttune.measure.watch.limits import parse_numbers

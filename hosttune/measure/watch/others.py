@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Container, Iterable
 
-from hosttune.host.bounded import process_ids
+from hosttune.host.reading.bounded import process_ids
 from hosttune.measure.watch.kept import content_of
 from hosttune.measure.watch.parse import ProcessStat, process_stat
 from hosttune.measure.watch.tick import GpuUser, Other

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from hosttune.host.bounded import names_in
+from hosttune.host.reading.bounded import names_in
 from hosttune.measure.watch.counting import Counters
 from hosttune.measure.watch.kept import MOST_BYTES, Kept, content_in_time, content_of
 from hosttune.measure.watch.parse import ProcessIo, process_io, process_stat, run_delay

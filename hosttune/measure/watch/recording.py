@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from hosttune.codec import FORMAT_VERSION, decode_as, other_format, to_json
 from hosttune.errors import BadInput, Fault, HosttuneError, Where
-from hosttune.host.named import check_named, open_named, reason_of
-from hosttune.host.output import open_stream
+from hosttune.host.reading.named import check_named, open_named, reason_of
+from hosttune.host.writing.output import open_stream
 from hosttune.measure.watch.account import Watched
 from hosttune.measure.watch.tick import Tick, round_tick
 

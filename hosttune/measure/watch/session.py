@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from hosttune.frozen import frozen
-from hosttune.host.secrets import mask_command
+from hosttune.host.masking.secrets import mask_command
 from hosttune.measure.gpu import GpuSampler, open_sampler
 from hosttune.measure.watch.account import Account, Watched
 from hosttune.measure.watch.child import Child, Signals, start

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from hosttune.frozen import frozen
-from hosttune.host.bounded import names_in
+from hosttune.host.reading.bounded import names_in
 from hosttune.numbers import parse_digits
 
 _NETLINK_SOCK_DIAG: Final = 4

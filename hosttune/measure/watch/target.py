@@ -7,10 +7,10 @@ import pwd
 
 from hosttune.errors import HosttuneError
 from hosttune.frozen import frozen
-from hosttune.host.proc_fields import COMMAND, command_of
+from hosttune.host.masking.secrets import mask_command
 from hosttune.host.process import locate
-from hosttune.host.process_memory import head_in_time
-from hosttune.host.secrets import mask_command
+from hosttune.host.processes.proc_fields import COMMAND, command_of
+from hosttune.host.processes.process_memory import head_in_time
 from hosttune.measure.watch.kept import content_in_time, content_of
 from hosttune.measure.watch.parse import process_stat
 from hosttune.values import Absent

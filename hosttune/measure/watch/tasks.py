@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import NamedTuple
 
-from hosttune.host.bounded import names_in
+from hosttune.host.reading.bounded import names_in
 from hosttune.measure.watch.kept import content_of
 from hosttune.measure.watch.process import WatchedProcess
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 
-from hosttune.host.bounded import process_ids
+from hosttune.host.reading.bounded import process_ids
 from hosttune.measure.watch.counting import Sums, compute_sums
 from hosttune.measure.watch.family import Family, Member, is_worker, sort_family
 from hosttune.measure.watch.kept import content_of

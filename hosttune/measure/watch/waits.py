@@ -12,7 +12,7 @@ from collections.abc import Container, Iterable, Mapping
 from functools import lru_cache
 
 from hosttune.frozen import frozen
-from hosttune.host.bounded import names_in
+from hosttune.host.reading.bounded import names_in
 from hosttune.measure.watch.kept import Kept, content_in_time, content_of
 from hosttune.measure.watch.sockets import OpenSocket, inode_of, is_local, links_of, tcp_sockets, unix_sockets
 from hosttune.measure.watch.tick import FILE_SERVER, FUSE_SERVER, NO_ANSWER, THROUGH_FUSE, Wait, Want

@@ -14,7 +14,7 @@ from hosttune.facts.base import UnknownFact
 from hosttune.facts.kernel.sysctl import proc_path
 from hosttune.facts.precedence import SYSCTL, lost_words, over_words, owned_place, way_over
 from hosttune.frozen import frozen
-from hosttune.host.twins import TWINS
+from hosttune.host.overlay.twins import TWINS
 from hosttune.resources.base import OLD, AddressKind, FieldSpec, Operator, WishKind, action_between, in_general
 from hosttune.resources.bounds import choose_nearest, describe_wish, satisfies_wish
 from hosttune.resources.comparison import read_or_default

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from hosttune.errors import Refused
 from hosttune.facts import apt_get as apt
-from hosttune.host.stopping import get_signal
+from hosttune.host.writing.stopping import get_signal
 from hosttune.resources.packages.apt_lock import find_holder
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from hosttune.facts.storage.mounts import LOCAL_TYPES, MOUNTINFO, unit_name
 from hosttune.facts.storage.written_below import describe_rescue, describe_writers, find_writers
 from hosttune.host.door import Stat
 from hosttune.host.known.unit_folders import ADMIN, VENDOR
-from hosttune.host.mountinfo import parse, topmost_at
+from hosttune.host.reading.mountinfo import parse, topmost_at
 from hosttune.regex import regex
 from hosttune.resources.base import AddressKind, FieldSpec, WishKind, in_general
 from hosttune.resources.steps import CommandLine, list_steps, shorten_list

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from hosttune.errors import Conflict, Refused
 from hosttune.facts.storage.fstab import read_file
 from hosttune.facts.storage.fstab_options import decode, encode, masked_line, masked_text
-from hosttune.host.cleaned import clean
 from hosttune.host.door import Rehearsal
+from hosttune.host.masking.cleaned import clean
 from hosttune.resources.base import AddressKind
 from hosttune.resources.steps import list_steps, shorten_list
 from hosttune.resources.storage.fstab_document import (

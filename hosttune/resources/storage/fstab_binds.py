@@ -18,8 +18,8 @@ from hosttune.facts.storage.mounts import mount_below, name_effective_type, unit
 from hosttune.facts.storage.sources import sources_of
 from hosttune.facts.storage.unions import GLOB, branches_of, union_type
 from hosttune.facts.storage.ways import ways_of
-from hosttune.host.mountinfo import folders_above
-from hosttune.host.paths import PATH_MAX
+from hosttune.host.reading.mountinfo import folders_above
+from hosttune.host.reading.paths import PATH_MAX
 from hosttune.quoting import quote
 from hosttune.resources.storage.fstab_needs import find_waited
 from hosttune.values import ABSENT

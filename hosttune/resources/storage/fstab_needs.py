@@ -15,8 +15,8 @@ from hosttune.facts.storage.fstab_options import decode, is_automount, is_on_dem
 from hosttune.facts.storage.fstab_types import is_remote_to_systemd
 from hosttune.facts.storage.mounts import name_effective_type, target_of
 from hosttune.facts.storage.unions import GLOB, branches_of, union_type
-from hosttune.host.mountinfo import folders_above
-from hosttune.host.paths import PATH_MAX
+from hosttune.host.reading.mountinfo import folders_above
+from hosttune.host.reading.paths import PATH_MAX
 from hosttune.resources.storage.fstab_cycles import paths_needed
 from hosttune.resources.storage.fstab_lint_options import is_required
 from hosttune.resources.storage.fstab_remark import Remark, RemarkLevel

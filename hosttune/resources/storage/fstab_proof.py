@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.storage.fstab_options import decode, size_bytes
 from hosttune.facts.storage.mounts import unit_name
-from hosttune.host.mountinfo import parse as parse_mounts
+from hosttune.host.reading.mountinfo import parse as parse_mounts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

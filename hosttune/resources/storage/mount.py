@@ -12,7 +12,7 @@ from hosttune.errors import Conflict, HosttuneError, Refused
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.storage.fstab_options import set_atime
 from hosttune.facts.storage.mounts import MOUNTINFO
-from hosttune.host.mountinfo import mounts_by_target
+from hosttune.host.reading.mountinfo import mounts_by_target
 from hosttune.resources.base import OLD, AddressKind, FieldSpec, WishKind, action_between, in_general
 from hosttune.resources.steps import CommandLine, list_steps, shorten_list
 from hosttune.resources.storage.fstab import options_diff

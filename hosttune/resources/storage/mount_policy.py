@@ -10,7 +10,7 @@ from hosttune.facts.storage.fstab_options import ATIME_WORDS, has_secret
 from hosttune.facts.storage.fstab_words import USER_WORDS
 from hosttune.facts.storage.mounts import LOCAL_TYPES, NETWORK_TYPES, atime_of
 from hosttune.frozen import frozen
-from hosttune.host.mountinfo import folders_above
+from hosttune.host.reading.mountinfo import folders_above
 from hosttune.resources.storage.fstab_document import PATH, clean_path
 from hosttune.values import ABSENT, Hold, HoldKind
 

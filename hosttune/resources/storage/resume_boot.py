@@ -20,7 +20,7 @@ from hosttune.facts.storage.fstab import FstabEntry
 from hosttune.facts.storage.fstab_lines import clean_path
 from hosttune.facts.storage.sources import SourceKind, find_fault, names_device, sources_of
 from hosttune.facts.storage.ways import ways_of
-from hosttune.host.paths import PATH_MAX
+from hosttune.host.reading.paths import PATH_MAX
 from hosttune.regex import regex
 from hosttune.resources.storage.fstab_boot import BootLine
 from hosttune.values import ABSENT

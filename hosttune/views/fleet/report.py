@@ -5,10 +5,10 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from hosttune.host.cleaned import clean
+from hosttune.host.masking.cleaned import clean
 from hosttune.views.change import diff_of
 from hosttune.views.checked import group_of, link_of
-from hosttune.views.document import Document, Fold, Item, Items, Matrix, Panel, Say, Section, render_documents
+from hosttune.views.document import Document, Fold, Item, Items, Matrix, Panel, Say, Section, Steps, render_documents
 from hosttune.views.findings import BY_OUTCOME, NOTHING
 from hosttune.views.fleet.words import (
     FINE,
@@ -28,12 +28,13 @@ from hosttune.views.fleet.words import (
     rules_told,
     value_items,
 )
+from hosttune.views.report import status_text
 from hosttune.views.terminal import say_count
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from hosttune.engine.fleet_values import Fleet, PlanClass, RuleRow, Siblings, ValueTally
+    from hosttune.engine.fleet.values import Fleet, PlanClass, RuleRow, Siblings, ValueTally
     from hosttune.values import Change
     from hosttune.views.checked import About
     from hosttune.views.document import Block
@@ -85,7 +86,20 @@ def fleet_outline(
         *_make_tally("Attention", "red", fleet.problems, page),
         *_make_plans(fleet, plans, page),
     ]
-    return Document(hosts_word(fleet.hosts), "", tuple(head), tuple(blocks))
+    why = _why_not_fine(fleet)
+    if why and fleet.worst and page.is_terse:
+        there = "on the worst host: says what is wrong, and what to do"
+        blocks.append(Steps("Next", (("sudo hosttune check", there),)))
+    return Document(hosts_word(fleet.hosts), "", tuple(head), tuple(blocks), status=status_text(why))
+
+
+def _why_not_fine(fleet: Fleet) -> str:
+    """Why the report ends with 1; empty where every host is ok."""
+    bad = sum(one.hosts.count for one in fleet.states if one.value != "ok")
+    parts = [f"{hosts_word(bad)} {'is' if bad == 1 else 'are'} not ok"] if bad else []
+    parts += [f"{hosts_word(fleet.missing_count)} gave no answer"] if fleet.missing_count else []
+    parts += [f"{say_count(fleet.unread_count, 'file')} could not be read"] if fleet.unread_count else []
+    return ", ".join(parts)
 
 
 def _make_section(

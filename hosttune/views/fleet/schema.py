@@ -10,7 +10,7 @@ from hosttune.views.masking import mask_data
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hosttune.engine.fleet_values import Fleet, HostNames, PlanClass, RuleRow, Siblings, ValueTally
+    from hosttune.engine.fleet.values import Fleet, HostNames, PlanClass, RuleRow, Siblings, ValueTally
     from hosttune.values import Change
 
 

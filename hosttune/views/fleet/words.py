@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.engine.fleet_seen import FAULT, LONGEST, NOT_APPLICABLE, OK, OUTCOMES, WAIVED
-from hosttune.engine.fleet_seen import FINE as AS_WANTED
-from hosttune.engine.fleet_values import FSTAB, MOUNT, NO_LINE, NOT_MOUNTED
-from hosttune.host.cleaned import clean
+from hosttune.engine.fleet.seen import FAULT, LONGEST, NOT_APPLICABLE, OK, OUTCOMES, WAIVED
+from hosttune.engine.fleet.seen import FINE as AS_WANTED
+from hosttune.engine.fleet.values import FSTAB, MOUNT, NO_LINE, NOT_MOUNTED
+from hosttune.host.masking.cleaned import clean
 from hosttune.numbers import parse_digits
 from hosttune.verdict_words import STATES
 from hosttune.views.document import Item
 from hosttune.views.terminal import join_words, say_count
 
 if TYPE_CHECKING:
-    from hosttune.engine.fleet_values import Fleet, HostNames, RuleRow, Valued, ValueTally
+    from hosttune.engine.fleet.values import Fleet, HostNames, RuleRow, Valued, ValueTally
     from hosttune.views.page import Page
 
 MOST_TOLD = 5  # values of one rule or setting in a text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.host.cleaned import clean
+from hosttune.host.masking.cleaned import clean
 from hosttune.views.page import Page
 from hosttune.views.terminal import wrap_text
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.host.cleaned import clean
+from hosttune.host.masking.cleaned import clean
 from hosttune.measure.bench.read_result import make_kept
 from hosttune.measure.bench.reading import Limit
 from hosttune.views.measure.bench import figures_of

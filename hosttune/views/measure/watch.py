@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from hosttune import quoting
 from hosttune.codec import make_document, to_json
-from hosttune.host.cleaned import clean
+from hosttune.host.masking.cleaned import clean
 from hosttune.measure.watch.endings import ending_of
 from hosttune.measure.watch.remedies import choose_remedies
 from hosttune.measure.watch.states import State

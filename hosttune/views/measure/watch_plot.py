@@ -11,7 +11,7 @@ from base64 import b64encode
 from collections.abc import Callable, Sequence
 
 from hosttune.frozen import frozen
-from hosttune.host.cleaned import clean
+from hosttune.host.masking.cleaned import clean
 from hosttune.measure.watch.history import Point
 from hosttune.measure.watch.states import State
 from hosttune.rendering import render

@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from pathlib import Path
 
-from hosttune.host.record import RecordReader
+from hosttune.host.record.record import RecordReader
 from tests.hosts.machine import Machine
 
 NAMES = tuple(

@@ -12,10 +12,10 @@ from pathlib import Path
 
 from hosttune import __version__
 from hosttune.actions.examine import examine_everything
-from hosttune.actions.record import take_record
-from hosttune.engine.catalog import load_catalog
-from hosttune.engine.policy import Policy
-from hosttune.host.record import RecordReader
+from hosttune.actions.record.record import take_record
+from hosttune.engine.policy.policy import Policy
+from hosttune.engine.rules.catalog import load_catalog
+from hosttune.host.record.record import RecordReader
 
 NOT_KNOWN = "not in this record"  # what RECORD does not know either
 

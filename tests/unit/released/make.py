@@ -14,9 +14,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from hosttune import __version__
-from hosttune.actions.journal import FOLDER, JournalWriter, Run, StepId
+from hosttune.actions.journal.journal import FOLDER, JournalWriter, Run, StepId
 from hosttune.host.door import Process
-from hosttune.host.overlay import Overlay
+from hosttune.host.overlay.overlay import Overlay
 from hosttune.values import ABSENT, Action, Activation, Address, Change, FileValue, Trigger
 from tests.unit.fake_reader import FakeReader
 
@@ -83,7 +83,7 @@ def journals() -> dict[str, bytes]:
 
 def record() -> dict[str, bytes]:
     try:
-        from hosttune.actions.record import take_record
+        from hosttune.actions.record.record import take_record
     except ImportError:  # an older tree
         from hosttune.host.survey import take_record
 

@@ -1,0 +1,1 @@
+"""What runs did: the journal, receipts, and how an interrupted run is finished."""

@@ -1,0 +1,1 @@
+"""Taking a record of a host, without its secrets."""

@@ -1,0 +1,1 @@
+"""A run on trial: it is rolled back by itself unless someone confirms it."""

@@ -1,0 +1,1 @@
+"""What an administrator wants of the rules: policy, waivers, approvals."""

@@ -1,0 +1,1 @@
+"""What must not leave a host: passwords, keys, names, what steers a terminal."""

@@ -1,0 +1,1 @@
+"""Trying: a plan on a layer in memory, an fstab in a mount namespace of its own."""

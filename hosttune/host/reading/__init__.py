@@ -1,0 +1,1 @@
+"""Looking: the running host and a root below another folder, within bounds."""

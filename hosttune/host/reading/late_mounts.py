@@ -1,0 +1,181 @@
+"""Looks at places in which a user may mount a file system at the very moment, and then never answer.
+
+A FUSE file system comes to be in any folder that a user can write (fusermount3(1)), and inotify(7) says when root opens
+that folder. What was known of mounts before is then old. A server that takes a request and does not answer it holds who
+asked, and no signal ends that wait (fs/fuse/dev.c, request_wait_answer). Nor does a process end while one of its
+threads waits so. So such a look is done by a child, which is left behind where no answer comes.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import select
+import signal
+import struct
+from collections.abc import Callable
+from contextlib import suppress
+from threading import current_thread, main_thread
+from typing import Any, Final, NoReturn
+
+from hosttune.host.in_time import forget_imports, forget_streams
+from hosttune.host.reading.bounded import MOST_NAMES, names_in
+from hosttune.host.reading.effort import EFFORT
+from hosttune.values import Unreadable
+
+ANSWER_S: Final = 10.0  # without an answer in this time, a file system is taken for dead
+_FEW: Final = 2  # looks that are waited for so long; the others, one in a folder of each user, a twentieth of it
+# Where users write no folder.
+_OF_ROOT: Final = (
+    "/bin/", "/boot/", "/dev/", "/etc/", "/lib/", "/lib64/", "/proc/", "/root/", "/run/systemd/", "/run/udev/",
+    "/sbin/", "/sys/", "/usr/", "/var/cache/", "/var/lib/", "/var/log/",
+)  # fmt: skip
+_CHOSEN: Final = frozenset({"root", "cwd", "fd", "map_files"})  # links in /proc/PID whose ends a process chose
+_HEAD = struct.Struct("=Q")
+_silent: set[str] = set()  # folders behind which something gave no answer
+
+
+class Looker:
+    """Looks at files in a child, which does one look after the other.
+    Another thread than the first looks itself: what started it waits for it no longer than it may take
+    (host/in_time.py). So does one with the rights of a user, which the child does not have
+    (host/processes/thread_ids.py).
+    """
+
+    def __init__(self) -> None:
+        self._owner = 0  # the process that started the child
+        self._child = self._to = self._from = -1
+        self._is_child = False
+
+    def __del__(self) -> None:
+        if self._owner == os.getpid():
+            self._close()
+
+    def ask(self, look: Callable[..., Any], path: str, *words: Any) -> Any:
+        """What `look(*words)` answers about a path of this host; Unreadable where no file system does. It is the same
+        `look` in every call.
+        """
+        if self._is_child or os.geteuid() != 0 or current_thread() is not main_thread() or is_of_root(path):
+            return look(*words)
+        top = "/".join(path.split("/", 4)[:4])  # deeper than /var/tmp and /run/user, which all users share
+        silence = Unreadable(f"{path}: its file system gives no answer")
+        if top in _silent:
+            return silence
+        if (self._owner != os.getpid() or self._child < 0) and not self._has_started(look):
+            return look(*words)
+        try:
+            told = self._read_answer(words, ANSWER_S if len(_silent) < _FEW else ANSWER_S / 20)
+        except BaseException:  # its answer would be taken for that of the next question
+            self._leave_behind()
+            raise
+        if told is None:
+            self._leave_behind()
+            _silent.add(top)
+            return silence
+        answer, spent = told
+        EFFORT.spent += spent
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def _has_started(self, look: Callable[..., Any]) -> bool:
+        """Start the child; False where there are no more processes or descriptors."""
+        opened: list[int] = []
+        owner = os.getpid()
+        try:
+            for _ in range(2):
+                opened += os.pipe()
+            child = os.fork()
+        except OSError:
+            for fd in opened:
+                os.close(fd)
+            return False
+        theirs, self._to, self._from, ours = opened
+        self._owner, self._child = owner, child
+        if child == 0:
+            self._is_child = True
+            self._serve(look, theirs, ours)
+        os.close(theirs)
+        os.close(ours)
+        return True
+
+    def _serve(self, look: Callable[..., Any], reading: int, writing: int) -> NoReturn:
+        """Holds nothing of ours while it waits: no lock, and no output that is read to its end."""
+        try:
+            forget_imports()
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                signal.signal(number, signal.SIG_IGN)
+            forget_streams()
+            for fd in (self._to, self._from):  # this child ends when no end of its parent's is left, without /proc too
+                os.close(fd)
+            _close_all_but({0, 1, 2, reading, writing})
+            while request := _receive(reading):
+                before = EFFORT.spent
+                answer: Any
+                try:
+                    answer = look(*pickle.loads(request))  # noqa: S301 - of the process that started this one
+                except Exception as error:  # noqa: BLE001 - for who asks
+                    answer = error
+                _send(writing, pickle.dumps((answer, EFFORT.spent - before)))
+        finally:
+            os._exit(0)
+
+    def _read_answer(self, words: tuple[Any, ...], seconds: float) -> tuple[Any, int] | None:
+        with suppress(OSError):
+            _send(self._to, pickle.dumps(words))
+            if select.select([self._from], [], [], seconds)[0] and (content := _receive(self._from)):
+                told: tuple[Any, int] = pickle.loads(content)  # noqa: S301 - of a child that is this very program
+                return told
+        return None
+
+    def _leave_behind(self) -> None:
+        with suppress(ProcessLookupError):
+            os.kill(self._child, signal.SIGKILL)
+        self._close()
+
+    def _close(self) -> None:
+        for fd in (self._to, self._from):
+            with suppress(OSError):
+                os.close(fd)
+        with suppress(ChildProcessError):
+            os.waitpid(self._child, os.WNOHANG)
+        self._child = self._to = self._from = -1
+
+
+def _close_all_but(kept: set[int]) -> None:
+    with suppress(OSError):  # a chroot may have no /proc
+        for fd in {*map(int, names_in("/proc/self/fd", MOST_NAMES)[0])} - kept:
+            with suppress(OSError):
+                os.close(fd)
+
+
+def _send(fd: int, content: bytes) -> None:
+    view = memoryview(_HEAD.pack(len(content)) + content)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+def _receive(fd: int) -> bytes:
+    """Empty at the end of the pipe."""
+    head = _take(fd, _HEAD.size)
+    return _take(fd, _HEAD.unpack(head)[0]) if head else b""
+
+
+def _take(fd: int, size: int) -> bytes:
+    content = bytearray()
+    while len(content) < size:
+        chunk = os.read(fd, min(size - len(content), 1 << 20))
+        if not chunk:
+            return b""
+        content += chunk
+    return bytes(content)
+
+
+def is_of_root(path: str) -> bool:
+    """Whether no user can mount something on the way to this path, as far as its text tells."""
+    if not path.startswith("/") or path.count("/") < 2:  # /home itself is root's
+        return True
+    parts = path.split("/")
+    if path.startswith("/proc/"):
+        return _CHOSEN.isdisjoint(parts)
+    return path.startswith(_OF_ROOT) and ".." not in parts and not path.startswith("/dev/shm/")

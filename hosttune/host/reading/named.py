@@ -1,0 +1,220 @@
+"""Files that the command line names, or that are in a folder that it names. They may be other people's.
+
+A regular file or a pipe, of limited size. A device is not opened, because opening one can have an effect. A file of
+the kernel is refused: a read of /proc/kmsg never ends and takes messages away from the log. A file system whose server
+is dead (FUSE, NFS) is read by a child, because a process that waits for it cannot be ended (host/in_time.py).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import stat
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Final
+
+from hosttune.host.in_time import Waiting, in_time
+from hosttune.host.reading.bounded import own_mounts, read_head
+from hosttune.host.reading.late_mounts import is_of_root
+from hosttune.host.reading.mountinfo import decode
+from hosttune.host.writing.attributes import mount_id
+
+ANSWER_S: Final = 10.0  # a file system that serves no file within this time is taken for dead
+SILENCE_S: Final = 60.0  # and a pipe into which nothing was written within this time
+_CHUNK: Final = 1 << 18
+_LOOK: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+_AUTOMOUNT = b"/proc/sys/fs/binfmt_misc"  # of every systemd; the kernel answers for it
+# Types for which the kernel itself answers. Each other one has a server, or a line to one, that can be dead.
+_ANSWERING = frozenset({
+    "bcachefs", "binfmt_misc", "bpf", "btrfs", "cgroup", "cgroup2", "configfs", "cramfs", "debugfs", "devpts",
+    "devtmpfs", "efivarfs", "erofs", "exfat", "ext2", "ext3", "ext4", "f2fs", "fusectl", "hugetlbfs", "iso9660", "jfs",
+    "mqueue", "msdos", "nilfs2", "nsfs", "ntfs3", "overlay", "proc", "pstore", "ramfs", "reiserfs", "rootfs",
+    "rpc_pipefs", "securityfs", "selinuxfs", "squashfs", "sysfs", "tmpfs", "tracefs", "udf", "vfat", "xfs", "zfs",
+})  # fmt: skip
+# Types whose regular files are no data.
+_OF_THE_KERNEL = frozenset({
+    "apparmorfs", "binfmt_misc", "bpf", "cgroup", "cgroup2", "configfs", "debugfs", "efivarfs", "fusectl", "nfsd",
+    "proc", "pstore", "resctrl", "securityfs", "selinuxfs", "smackfs", "sysfs", "tracefs",
+})  # fmt: skip
+_NULL = os.makedev(1, 3)  # /dev/null, the empty file of every shell
+_PIPE = b"pipe"
+
+
+def read_named(path: str, limit: int) -> bytes:
+    """The content of a file that the command line names; `-` is standard input. Raises OSError: `strerror` is the
+    second half of a sentence about the file.
+    """
+    if path == "-":
+        return _read_pipe(sys.stdin.fileno(), limit)
+    if not can_hang(path):
+        return _read(path, limit)
+    said = answer_of(path, partial(_read_file, path, limit))
+    return _read(path, limit) if said == _PIPE else said
+
+
+def answer_of(path: str, work: Callable[[], bytes], seconds: float = ANSWER_S) -> bytes:
+    """What `work` answers about a path, done by a child that is left behind where the file system of the path is dead.
+    Raises the OSError of `work`; ETIMEDOUT where there is no answer.
+    """
+
+    def answer_or_error() -> bytes:
+        try:
+            return b"+" + work()
+        except (OSError, ValueError) as error:
+            number = error.errno if isinstance(error, OSError) else errno.EINVAL
+            reason = error.strerror if isinstance(error, OSError) else str(error)
+            return f"-{number or errno.EIO} {reason}".encode("utf-8", "surrogateescape")
+
+    answer = in_time({path: answer_or_error}, seconds)[path]
+    if isinstance(answer, Waiting):
+        raise OSError(errno.ETIMEDOUT, f"gives no answer: its file system did not serve it within {seconds:g} s", path)
+    if answer[:1] == b"-":
+        number, _, reason = answer[1:].decode("utf-8", "surrogateescape").partition(" ")
+        raise OSError(int(number), reason, path)
+    return answer[1:]
+
+
+def answer_in_time(path: str, work: Callable[[], bytes], seconds: float = ANSWER_S) -> bytes:
+    """As `answer_of`; done at once where nothing can hold this process. Raises the OSError of `work`."""
+    return answer_of(path, work, seconds) if can_hang(path) else work()
+
+
+def can_hang(path: str) -> bool:
+    """Whether a file system is mounted here that waits for a server, or a user can mount one meanwhile for root."""
+    return bool(served_mounts()) or (os.geteuid() == 0 and not is_of_root(os.path.abspath(path)))
+
+
+def served_mounts() -> tuple[str, ...]:
+    """Where file systems are mounted that wait for a server."""
+    lines = own_mounts().removesuffix(b"\n").split(b"\n")  # a name can have a carriage return
+    found = (line.split(b" ", 5)[4] for line in lines if waits_for_server(_read_type(line)))
+    return tuple(decode(os.fsdecode(one)) for one in found if one != _AUTOMOUNT)
+
+
+def waits_for_server(fstype: str) -> bool:
+    """Whether a file system of this type can wait for a server. An unknown type can."""
+    return fstype not in _ANSWERING
+
+
+def require_answer(path: str, seconds: float) -> None:
+    """Raises OSError, ETIMEDOUT, where the file system of a path does not open it within this time. What is wrong with
+    the path besides is for the caller. No access time moves.
+    """
+
+    def look() -> bytes:
+        with suppress(OSError):
+            if os.path.isdir(path):
+                os.close(os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+        return b""
+
+    answer_of(path, look, seconds)
+
+
+def _read_type(line: bytes) -> str:
+    """The type in a line of mountinfo, whose fields hold no blank."""
+    return line.partition(b" - ")[2].split(b" ", 1)[0].decode("utf-8", "replace")
+
+
+def check_named(path: str) -> None:
+    """Raises the OSError of a path that the command line names where no file system answers, or no data is: a device, a
+    file of the kernel. A folder, and a name that leads nowhere, are for the caller.
+    """
+
+    def look() -> bytes:
+        if not os.path.isdir(path) and os.path.exists(path):
+            os.close(open_named(path))
+        return b""
+
+    answer_in_time(path, look)
+
+
+def reason_of(error: OSError) -> str:
+    """The second half of a sentence about a file that could not be read."""
+    reason = error.strerror or str(error)
+    return reason if reason.startswith(("is ", "gives ")) else f"cannot be read: {reason}"
+
+
+def open_named(path: str) -> int:
+    """A descriptor of a regular file that holds data, of a pipe, or of /dev/null. Nothing else is opened: OSError."""
+    try:
+        found = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except ValueError as error:  # a NUL in the path
+        raise OSError(errno.EINVAL, str(error), path) from None
+    try:
+        info = os.fstat(found)
+        mode = info.st_mode
+        if stat.S_ISDIR(mode):
+            raise OSError(errno.EISDIR, "is a folder", path)
+        is_empty = stat.S_ISCHR(mode) and info.st_rdev == _NULL
+        if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode) or is_empty):
+            raise OSError(errno.EINVAL, "is a device or a socket, not a file", path)
+        if stat.S_ISREG(mode) and _is_of_the_kernel(found, info):
+            raise OSError(errno.EINVAL, "is a file of the kernel, which is not read as data", path)
+        try:
+            return os.open(f"/proc/self/fd/{found}", _LOOK)
+        except FileNotFoundError:  # /proc is not mounted
+            return os.open(path, _LOOK | os.O_NOFOLLOW)
+    finally:
+        os.close(found)
+
+
+def _read_file(path: str, limit: int) -> bytes:
+    """As `_read`; of a pipe only that it is one, because who writes to it may take its time."""
+    return _PIPE if stat.S_ISFIFO(os.stat(path).st_mode) else _read(path, limit)
+
+
+def _read(path: str, limit: int) -> bytes:
+    fd = open_named(path)
+    try:
+        if stat.S_ISFIFO(os.fstat(fd).st_mode):
+            return _read_pipe(fd, limit)
+        content, is_whole = read_head(fd, limit)
+    finally:
+        os.close(fd)
+    if not is_whole:
+        raise _too_large(limit)
+    return content
+
+
+def _read_pipe(fd: int, limit: int) -> bytes:
+    """All that is written to a pipe, or typed. Raises OSError if nothing comes for SILENCE_S.
+
+    A pipe that no process has open for writing is empty.
+    """
+    chunks: list[bytes] = []
+    total = 0
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    while total <= limit:
+        try:
+            chunk = os.read(fd, _CHUNK)
+        except BlockingIOError:
+            if not poll.poll(SILENCE_S * 1000):
+                message = f"is a pipe into which nothing was written for {SILENCE_S:g} s"
+                raise OSError(errno.ETIMEDOUT, message) from None
+            continue
+        if not chunk:
+            return b"".join(chunks)
+        chunks.append(chunk)
+        total += len(chunk)
+    raise _too_large(limit)
+
+
+def _too_large(limit: int) -> OSError:
+    return OSError(errno.EFBIG, f"is larger than {limit >> 20} MiB")
+
+
+def _is_of_the_kernel(fd: int, info: os.stat_result) -> bool:
+    """Whether a regular file is one that the kernel makes up. On a mount of another namespace (/proc/PID/root), or
+    above a chroot, only its size tells: it has no blocks, and no size or that of a page.
+    """
+    if os.major(info.st_dev):
+        return False  # on a block device
+    own = mount_id(fd).encode()
+    lines = own_mounts().split(b"\n")
+    fstype = next((_read_type(line) for line in lines if line.split(b" ", 1)[0] == own), "")
+    return fstype in _OF_THE_KERNEL or (not fstype and info.st_blocks == 0 and info.st_size in {0, 4096})

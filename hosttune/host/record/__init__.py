@@ -1,0 +1,1 @@
+"""Replaying what one host answered."""

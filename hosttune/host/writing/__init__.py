@@ -1,0 +1,1 @@
+"""Changing: files replaced so that nothing is lost, folders, links, mounts, locks."""

@@ -1,0 +1,211 @@
+"""Folders that files are written in: opened inside the root, made when missing, removed when empty; no one else's."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat as stat_module
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from hosttune.errors import Refused
+from hosttune.frozen import frozen
+from hosttune.host.reading.paths import ResolvedPath, close, is_plain, walk
+
+_MODE = 0o755
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+@frozen
+class FolderEntry:
+    """A name in an open folder. `path` is the canonical one inside the root, for people."""
+
+    folder: int
+    name: str
+    path: str
+    exists: bool
+
+
+@contextmanager
+def opened_place(root: str, path: str, *, make: int | None = None) -> Iterator[FolderEntry]:
+    """Where `path` leads inside `root`, links followed, its folder open. Missing folders are made with the mode `make`.
+
+    Raises Refused for a link that leads nowhere, for a folder, and for a way there that others than root could turn;
+    FileNotFoundError for a missing folder that is not to be made; OSError for what the system refuses.
+    """
+    if not is_plain(path):
+        raise Refused(f"not an absolute path: {path!r}")
+    with walk(root, path) as found:
+        _refuse_dangling(found, path)
+        _refuse_untrusted(found, root)
+        if not found.missing and not found.name:
+            raise Refused(f"{found.canonical} is a folder")
+        folders, name = found.missing[:-1], (found.missing[-1] if found.missing else found.name)
+        if folders and make is None:
+            raise FileNotFoundError(2, os.strerror(2), found.canonical)
+        folder = _make_folders(found.parent, folders, make or 0o755)
+        try:
+            yield FolderEntry(folder, name, found.canonical, not found.missing)
+        finally:
+            close(folder)
+
+
+@contextmanager
+def opened_parent(root: str, path: str) -> Iterator[tuple[int, str]]:
+    """The folder around `path` inside `root`, open, and the last component, which may exist or not.
+
+    Raises Refused where the folder is missing, where a link is on the way, and where others than root could turn it.
+    """
+    above, _, name = path.rstrip("/").rpartition("/")
+    if not is_plain(path) or name in ("", ".", ".."):
+        raise Refused(f"not an absolute path of a folder: {path!r}")
+    try:
+        with walk(root, above or "/") as found:
+            if found.missing or found.name:
+                raise Refused(f"{above} is not a folder")
+            if found.canonical != (above or "/"):
+                raise Refused(f"{above} is reached by a link; its place is {found.canonical}")
+            _refuse_untrusted(found, root)
+            parent = _make_folders(found.parent, (), 0o755)
+            try:
+                yield parent, name
+            finally:
+                close(parent)
+    except OSError as error:
+        raise Refused(f"{path} cannot be reached: {error.strerror}") from None
+
+
+@contextmanager
+def opened_entry(
+    root: str, path: str, *, make: int | None = None, is_output: bool = False, owner: int = 0
+) -> Iterator[tuple[int, str]]:
+    """The folder around `path` inside `root`, open, and the last component, which is not followed. Links on the way
+    are followed inside the root where they are root's. Missing folders are made with the mode `make`. `is_output`: it
+    is a file that root writes for others (`host/writing/output.py`).
+
+    Raises Refused for a way there that others than root could turn, OSError for what the system refuses.
+    """
+    above, _, name = path.rpartition("/")
+    if not is_plain(path) or name in ("", ".", ".."):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+    with walk(root, above or "/") as found:
+        _refuse_dangling(found, path)
+        if found.name or (found.missing and make is None):
+            number = errno.ENOTDIR if found.name else errno.ENOENT
+            raise OSError(number, os.strerror(number), found.canonical)
+        _refuse_untrusted(found, root, is_output=is_output, owner=owner)
+        if not found.missing:
+            yield found.parent, name  # a folder that may be written in need not be readable
+            return
+        folder = _make_folders(found.parent, found.missing, make or 0o755)
+        try:
+            yield folder, name
+        finally:
+            close(folder)
+
+
+def _refuse_dangling(found: ResolvedPath, path: str) -> None:
+    if found.dangling:
+        link = next(one for one, info in reversed(found.visited) if stat_module.S_ISLNK(info.st_mode))
+        behind = f", and {path} lies behind it" if link != path else ""
+        message = f"{link} is a symbolic link that leads nowhere{behind}"
+        raise Refused(message, hint="remove the link, or make what it points to")
+
+
+def sync_folder(folder: int) -> None:
+    """Make what was done to names in a folder durable; `folder` may be an O_PATH descriptor, which fsync(2) refuses."""
+    again = os.open(".", _FOLDER, dir_fd=folder)
+    try:
+        os.fsync(again)
+    finally:
+        close(again)
+
+
+def _make_folders(above: int, names: tuple[str, ...], mode: int) -> int:
+    """A descriptor of the innermost of `names` below `above`, all made and on disk."""
+    folder = os.open(".", _FOLDER, dir_fd=above)
+    for name in names:
+        try:
+            os.mkdir(name, mode, dir_fd=folder)
+            inner = os.open(name, _FOLDER, dir_fd=folder)
+            try:
+                os.fchmod(inner, mode)  # whatever the umask is
+                os.fsync(folder)
+            except OSError:
+                close(inner)
+                raise
+        finally:
+            close(folder)
+        folder = inner
+    return folder
+
+
+def _refuse_untrusted(found: ResolvedPath, root: str, *, is_output: bool = False, owner: int = 0) -> None:
+    """Root follows no folder or link that someone else could swap for another between two steps.
+
+    A sticky folder (/tmp) may be passed, because only its owner replaces an entry there, but not written in, unless
+    `is_output`; then a folder of others is passed, too, where a real folder of root's follows
+    (`host/writing/output.py`). The top of an alternate root may belong to the user who unpacked it: the walk cannot
+    leave it. `owner`: hosttune acts with the rights of this user, and what is theirs is followed as what is root's.
+    """
+    if os.geteuid() != owner:
+        return
+    writer = f"uid {owner}" if owner else "root"
+    last = len(found.visited) - 1
+    hint = "only what root alone can change is followed and written in"
+    for number, (path, info) in enumerate(found.visited):
+        if number == 0 and root != "/":
+            continue
+        if is_output and number < last and _leads_to_roots(path, info, *found.visited[number + 1]):
+            continue
+        if info.st_uid not in {0, owner}:
+            message = f"{writer} does not write through {path}, because it {found.mounters.ownership(info)}"
+            raise Refused(message, hint=hint)
+        if stat_module.S_ISLNK(info.st_mode):
+            continue
+        by_group = info.st_mode & stat_module.S_IWGRP and not _is_own_group(owner, info.st_gid)
+        others = info.st_mode & stat_module.S_IWOTH or by_group
+        is_open = others or path in found.open_by_acl
+        is_sticky = info.st_mode & stat_module.S_ISVTX
+        if is_open and not (is_sticky and (number != last or is_output)):
+            who = hint if others else f"who can, says: getfacl {path}"
+            raise Refused(f"{writer} does not write in {path}, because others can", hint=who)
+
+
+def _is_own_group(owner: int, group: int) -> bool:
+    if owner == 0:
+        return group == 0
+    from hosttune.host.processes.code_owner import is_group_of
+
+    return is_group_of(owner, group)
+
+
+def _leads_to_roots(path: str, info: os.stat_result, below: str, inner: os.stat_result) -> bool:
+    """Whether `below` is a real folder of root's directly in the folder `path`, on the same file system: one that a
+    user mounts there (FUSE) says of itself whose it is.
+    """
+    is_folder = stat_module.S_ISDIR(info.st_mode) and stat_module.S_ISDIR(inner.st_mode)
+    is_direct = os.path.dirname(below) == path
+    return is_folder and is_direct and inner.st_uid == 0 and inner.st_dev == info.st_dev
+
+
+def make_folder(root: str, path: str) -> None:
+    """Make one folder (0755, root), durably. Raises Refused when it cannot be made, or its parent is missing."""
+    with opened_parent(root, path) as (parent, name):
+        try:
+            os.mkdir(name, _MODE, dir_fd=parent)
+            os.chmod(name, _MODE, dir_fd=parent)  # whatever the umask is
+            os.fsync(parent)
+        except OSError as error:
+            raise Refused(f"{path} cannot be made: {error.strerror}") from None
+
+
+def remove_folder(root: str, path: str) -> None:
+    """Remove one empty folder, durably. Raises Refused when it is not empty, is mounted on, or cannot be removed."""
+    with opened_parent(root, path) as (parent, name):
+        try:
+            os.rmdir(name, dir_fd=parent)
+            os.fsync(parent)
+        except OSError as error:
+            why = {errno.ENOTEMPTY: "it is not empty", errno.EBUSY: "something is mounted on it, or works in it"}
+            raise Refused(f"{path} stays: {why.get(error.errno or 0, error.strerror)}") from None
