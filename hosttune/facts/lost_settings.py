@@ -29,7 +29,7 @@ from hosttune.facts.reading import drop_in_texts, hint, names_in, read_texts
 from hosttune.facts.services.systemd_config import files_of
 from hosttune.facts.services.unit_files import UnitFiles, is_mask, parse_assignments
 from hosttune.facts.services.unit_settings import UnitSettings
-from hosttune.facts.storage.ageing_files import parse_tmpfiles
+from hosttune.facts.storage.ageing_text import parse_tmpfiles
 from hosttune.facts.storage.kernel_types import is_older_than_boot, read_modules
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat

@@ -4,10 +4,17 @@ import pytest
 
 from hosttune.facts import Facts
 from hosttune.facts.storage.ageing import SPOOL, Hidden
-from hosttune.facts.storage.ageing_files import AgeRule, age_of, parse_tmpfiles, parse_tmpreaper, tree_of
-from hosttune.facts.storage.ageing_jobs import rules_in, scripts_in
-from hosttune.facts.storage.ageing_record import told_lines
-from hosttune.facts.storage.ageing_rows import rows_of
+from hosttune.facts.storage.ageing_text import (
+    AgeRule,
+    files_in,
+    keep_told,
+    parse_age,
+    parse_tmpfiles,
+    parse_tmpreaper,
+    rules_in,
+    tree_of,
+)
+from hosttune.values import FileValue
 from tests.unit.fake_reader import FakeReader
 
 LIB = "/usr/lib/tmpfiles.d"
@@ -19,7 +26,7 @@ def ageing(files, links=None, **options):
 
 
 def commands(content, name="job", kind="script"):
-    return rules_in(rows_of(content, kind), name)
+    return tuple(rules_in(content, name, kind))
 
 
 def places(content, kind="script"):
@@ -89,18 +96,23 @@ def test_tmpfiles_quotes_and_short_lines():
     ],
 )
 def test_age_of_field(spelled, expected):
-    assert age_of(spelled) == expected
+    assert parse_age(spelled) == expected
 
 
 @pytest.mark.parametrize(
     ("path", "tree"),
     [
-        ("/data/*/cache", "/data"), ("/tmp/", "/tmp"), ("/", "/"), ("%T/x-%b", "/tmp"), ("%C/foo", "/var/cache/foo"),
-        ("/data/set[12]/x", "/data"), ("%h/x", "/root/x"), ("$X/y", "/"), ("y", "/"), ("~/y", "/"),
+        ("/data/*/cache", "/data"), ("/tmp/", "/tmp"), ("/", "/"), ("/data/set[12]/x", "/data"), ("$X/y", "/"),
+        ("y", "/"), ("~/y", "/"), ("%h/x", "/"), ("/data/*/../../x", "/"), ("/data/../x", "/"),
     ],
 )  # fmt: skip
 def test_tree_of_pattern(path, tree):
     assert tree_of(path) == tree
+
+
+def test_specifiers_of_tmpfiles_are_known():
+    content = "d %T/x-%b - - - 1d\nd %C/foo - - - 1d\nd %h/x - - - 1d\nd %b/x - - - 1d\n"
+    assert [path for path, _ in paths({f"{LIB}/a.conf": content})] == ["/tmp", "/var/cache/foo", "/root/x", "/"]
 
 
 def test_tmpreaper_folders_age_and_options():
@@ -188,32 +200,47 @@ def test_commands_that_ask_for_access_times(command, expected):
     assert [place for place, _ in places(f"0 3 * * * root {command}\n", "table")] == expected
 
 
+PURGE = "#!/bin/sh\nfind /scratch -atime +30 -delete\n"
+PROGRAM = FileValue(PURGE.encode(), 0o755)
+
+
 @pytest.mark.parametrize(
-    ("line", "expected"),
+    ("line", "script"),
     [
-        ("0 3 * * * root /opt/site/purge.sh --all", ["/opt/site/purge.sh"]),
-        ("0 3 * * * /opt/site/purge", ["/opt/site/purge"]),
-        ("@daily root nice -n 5 bash /root/clean.sh", ["/root/clean.sh"]),
-        ("* * * * * root [ -x /usr/sbin/x ] && cd /opt && ./purge.sh", ["/opt/purge.sh"]),
-        ("0 3 * * * root flock /run/lock/p /opt/purge", ["/opt/purge"]),
-        ("0 3 * * * root rsync -a /data /nfs/backup", []),
-        ("0 3 * * * root /usr/bin/rsync -a /data /nfs/backup", []),
-        ("0 3 * * * root sh -c '/opt/purge.sh; true'", ["/opt/purge.sh"]),
-        ("0 3 * * * root run-parts /etc/cron.night", ["/etc/cron.night"]),
-        ("/usr/bin/python3 /opt/clean.py", ["/opt/clean.py"]),
+        ("/opt/site/purge.sh --all", "/opt/site/purge.sh"),
+        ("/opt/site/purge", "/opt/site/purge"),
+        ("nice -n 5 bash /root/clean.sh", "/root/clean.sh"),
+        ("[ -x /usr/sbin/x ] && cd /opt && ./purge.sh", "/opt/purge.sh"),
+        ("flock /run/lock/p /opt/purge", "/opt/purge"),
+        ("flock -n /var/lib/lock /opt/purge", "/opt/purge"),
+        ("sudo -u bob /opt/purge", "/opt/purge"),
+        ("su bob -c '/opt/purge --all'", "/opt/purge"),
+        ("sh -c '/opt/purge.sh; true'", "/opt/purge.sh"),
+        ("sh -c \"sh -c 'cd /x; /opt/purge'\"", "/opt/purge"),
+        ('OUT="$(/opt/purge)" true', "/opt/purge"),
+        ("'/opt/my jobs/purge'", "/opt/my jobs/purge"),
+        ("/opt/my\\ jobs/purge", "/opt/my jobs/purge"),
+        ("env A=1 /opt/purge", "/opt/purge"),
+        ("ls | xargs -n1 /opt/purge", "/opt/purge"),
+        ("find /x -mtime +3 -exec /opt/purge {} +", "/opt/purge"),
+        ("run-parts --report /etc/cron.night", "/etc/cron.night/a"),
+        ("/usr/bin/python3 -u /opt/clean.py", "/opt/clean.py"),
+        ("purge /x", "/usr/local/sbin/purge"),
+        ("sh purge.sh", "/purge.sh"),
     ],
 )
-def test_scripts_that_a_line_starts(line, expected):
-    kind = "table" if " root " in line else "script"
-    found = [path for path in scripts_in(rows_of(line + "\n", kind)) if not path.startswith("/usr/local/")]
-    assert found == expected
+def test_script_that_a_line_starts_is_read(line, script):
+    for files in ({"/etc/cron.d/x": f"0 3 * * * root {line}\n"}, {"/etc/cron.daily/x": f"#!/bin/sh\n{line}\n"}):
+        assert [rule.source for rule in ageing({**files, script: PROGRAM}).rules] == [f"{script}:2"]
 
 
-def test_name_without_a_path_may_lie_in_usr_local():
-    assert {"/usr/local/bin/purge", "/usr/local/sbin/purge"} <= set(scripts_in(rows_of("0 3 * * * purge /x\n")))
-
-
-PURGE = "#!/bin/sh\nfind /scratch -atime +30 -delete\n"
+@pytest.mark.parametrize("line", ["rsync -a /data /nfs/backup", "/usr/bin/rsync -a /data /nfs/backup", "A=/data true"])
+def test_data_that_a_line_names_are_not_read(line):
+    reader = FakeReader({"/etc/cron.d/x": f"0 3 * * * root {line}\n", "/data": PURGE}, links={"/lib": "usr/lib"})
+    read, real = [], reader.read
+    reader.read = lambda path: read.append(path) or real(path)
+    assert (Facts(reader).ageing.rules, Facts(reader).ageing.hidden) == ((), ())
+    assert "/data" not in read
 
 
 @pytest.mark.parametrize(
@@ -317,12 +344,15 @@ def test_script_on_a_network_file_system_is_not_touched(mounted):
     assert "/nfs/purge" not in reader.seen
 
 
-def test_record_keeps_the_lines_that_tell_and_no_others():
+def test_record_keeps_what_removes_and_no_other_words():
     script = "#!/bin/sh\nTOKEN=abc\nPLACE=/scratch\n/opt/x -u a:b\nfind $PLACE \\\n  -atime +3\n# end\n"
-    kept = told_lines(script)
-    assert kept == "#!/bin/sh\n\n\n/opt/x\nfind $PLACE    -atime +3\n\n\n"
+    kept = keep_told(script)
+    assert (
+        kept
+        == "#!/bin/sh\n\n_=/scratch\n/opt/x\n/usr/bin/find '/' -atime +3; /usr/local/sbin/find; /usr/local/bin/find\n\n\n"
+    )
     assert commands(kept) == commands(script)
-    assert scripts_in(rows_of(kept)) == scripts_in(rows_of(script))
+    assert {one[1:] for one in files_in(kept)} == {*(one[1:] for one in files_in(script)), ("start", "/usr/bin/find")}
 
 
 def test_ageing_of_an_image_ignores_run():

@@ -8,8 +8,7 @@ from hosttune.actions.record.record import take_record
 from hosttune.facts import Facts, globs
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.storage.ageing import SPOOL
-from hosttune.facts.storage.ageing_record import bare_lines, told_lines
-from hosttune.facts.storage.ageing_rows import LONGEST
+from hosttune.facts.storage.ageing_text import keep_told
 from hosttune.host.reading.paths import PATH_MAX
 from hosttune.host.record.record import RecordReader
 from hosttune.values import FileValue
@@ -48,6 +47,8 @@ ATTACKS = {
     "a long period": {EVE: "@daily tmpreaper " + "1" * 8000 + "d" + " /a" * 2500 + "\n"},
     "a long file of variables": {UNIT: "[Service]\nEnvironmentFile=" + "/a" * 30_000 + "\nExecStart=/x\n"},
     "the home of a unit": {UNIT: "[Service]\nExecStart=" + "%h" * 30_000 + "\n"},
+    "a folder of very many names": {EVE: "@daily run-parts /home/eve/d\n"}
+    | {f"/home/eve/d/{number:060}": "" for number in range(12_000)},
     "names in a long folder": as_job(f". {FAR}/*\n") | {f"{FAR}/{number}": "" for number in range(40)},
 }
 
@@ -76,7 +77,7 @@ def test_what_a_user_wrote_grows_to_no_more_than_a_bound(name):
     assert sum(map(len, texts_of(found))) < 1 << 20
     assert peak < 64 << 20
     for content in (one if isinstance(one, str) else one.content.decode() for one in ATTACKS[name].values()):
-        for kept in (told_lines(content), bare_lines(content)):
+        for kept in (keep_told(content),):
             assert len(kept) < 2 * (1 << 20) + len(content)
 
 
@@ -115,11 +116,3 @@ def test_pattern_with_a_range_that_has_no_end_is_unknown_at_most(monkeypatch):
     monkeypatch.setattr(globs, "translate", lambda _: "[")  # as Python before 3.10.5 has it: no regular expression
     with pytest.raises(UnknownFact):
         globs.fits_glob("b", "[c-a]")
-
-
-def test_line_of_a_user_is_no_longer_than_is_looked_through():
-    """What the attacks above count on: a longer line would not be followed at all."""
-    for files in ATTACKS.values():
-        for content in files.values():
-            if isinstance(content, str) and "%h" not in content and "EnvironmentFile" not in content:
-                assert max(map(len, content.split("\n"))) <= LONGEST

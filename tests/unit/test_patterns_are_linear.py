@@ -28,7 +28,7 @@ from hosttune.facts.kernel.grub import parse_menu
 from hosttune.facts.services.slurm import gpus_of
 from hosttune.facts.services.unit_files import parse_assignments
 from hosttune.facts.slurm_conf import slurm_rows, with_defaults
-from hosttune.facts.storage.ageing_files import parse_cachefilesd, parse_tmpreaper
+from hosttune.facts.storage.ageing_text import parse_cachefilesd, parse_tmpreaper
 from hosttune.facts.sysfs import fits
 from hosttune.host.door import Process
 from hosttune.lines import LineNumbers
@@ -62,8 +62,10 @@ ONCE_SLOW = [
     ("facts.services.slurm", "_PART", "sub", "", "("),
     ("facts.services.slurm", "_BOUND", "sub", "", "timeout -"),
     ("facts.slurm_conf", "_PAIR", "sub", "", "1"),
-    ("facts.storage.ageing_sourced", "ENVIRONMENT_FILE", "sub", "EnvironmentFile=", " "),
-    ("facts.storage.ageing_sourced", "_OPEN", "sub", "", "*"),
+    ("facts.storage.ageing", "_OPEN", "sub", "", "*"),
+    ("facts.storage.ageing_text", "_COMMAND", "match", "", "flock -"),
+    ("facts.storage.ageing_text", "_INTERPRETED", "sub", "sh", " -"),
+    ("facts.storage.ageing_text", "_KEY", "match", "EnvironmentFile=", " "),
     ("facts.storage.fstab_readers", "_SCAN", "sub", "a b c d 0 0", " "),
     ("facts.storage.nfs", "_SECTION", "match", "[", "a"),
     ("facts.storage.raid", "_ARRAY", "fullmatch", "md0 : active raid1 ", "a[0]"),

@@ -1,74 +1,84 @@
 """What removes files by age: where it goes by access time, access times are read, and noatime is not free.
 
-Looked at: tmpfiles.d, tmpreaper.conf, cachefilesd.conf, robinhood's configuration; and, for commands that ask for
-access times, the crontabs of the system and of users, the scripts of cron, units of systemd, of the system and of users
-below /home and /root, what Slurm starts around jobs, the scripts that those start (one level), and what each of these
-reads in: EnvironmentFile=, `. FILE` (one level). Of scripts, files of the site of at most 1 MiB are read, and of what
-each user wrote a share. Nothing is read or resolved on a network file system, where a dead server would hold the check.
-What is not read is said; but of a home on a network file system only where its user lingers, so that units run there.
+Searched: tmpfiles.d, tmpreaper.conf, cachefilesd.conf, robinhood's configuration; and, for commands that ask for access
+times, the crontabs of the system and of users, the scripts of cron, units of systemd, of the system and of users below
+/home and /root, what Slurm starts around jobs, the scripts that those start (one level), and what each of these reads
+in: EnvironmentFile=, `. FILE` (one level). Of scripts, files of the site of at most 1 MiB are read, and of what each
+user wrote a share. Nothing is read or resolved on a network file system, where a dead server would hold the check.
+What is not read is reported; but of a home on a network file system only where its user lingers, so that units run
+there.
 """
 
 from __future__ import annotations
 
+import posixpath
 import re
-from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from hosttune.facts.base import Fact, UnknownFact
 from hosttune.facts.globs import fits_glob
-from hosttune.facts.reading import drop_ins, names_in
-from hosttune.facts.slurm_conf import SLURM_CONF, slurm_files
-from hosttune.facts.storage.ageing_files import (
+from hosttune.facts.reading import drop_ins, names_in, require_sure
+from hosttune.facts.slurm_conf import SLURM_CONF, slurm_rows
+from hosttune.facts.storage.ageing_text import (
+    HOME,
+    OWN_FOLDER,
     AgeRule,
+    files_in,
+    may_be_script,
     parse_cachefilesd,
     parse_robinhood,
     parse_tmpfiles,
     parse_tmpreaper,
+    rules_in,
     select,
 )
-from hosttune.facts.storage.ageing_jobs import rules_in, scripts_in, slurm_programs
-from hosttune.facts.storage.ageing_reading import Files, Hidden
-from hosttune.facts.storage.ageing_rows import LONGEST, rows_of
-from hosttune.facts.storage.ageing_sourced import (
-    Script,
-    environment_files,
-    environment_of,
-    environment_programs,
-    sourced_in,
-)
+from hosttune.facts.storage.mounts import LOCAL_TYPES, mount_of
+from hosttune.facts.storage.ways import Ways
 from hosttune.frozen import frozen
-from hosttune.host.door import Stat
+from hosttune.host.door import Completed, Stat
 from hosttune.host.known.unit_folders import ADMIN, LOCAL, PACKAGES, RUNTIME, SPLIT
+from hosttune.host.masking.secrets import is_secret_file
 from hosttune.host.reading.paths import PATH_MAX
 from hosttune.regex import regex
-from hosttune.values import ABSENT
+from hosttune.values import ABSENT, Absent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator
 
     from hosttune.facts import Facts
-    from hosttune.facts.storage.ageing_rows import CommandRow
     from hosttune.host.door import Reader
+    from hosttune.values import Answer
 
+T = TypeVar("T")
 _TMPFILES = ("/etc/tmpfiles.d", "/run/tmpfiles.d", "/usr/local/lib/tmpfiles.d", "/usr/lib/tmpfiles.d")
-_TABLES = ("/etc/crontab", "/etc/anacrontab")
 _CRON = (
     "/etc/cron.d", "/etc/cron.hourly", "/etc/cron.daily", "/etc/cron.weekly", "/etc/cron.monthly", "/etc/cron.yearly",
 )  # fmt: skip
 SPOOL = "/var/spool/cron/crontabs"  # of users; only root may look
 _UNITS = (ADMIN, RUNTIME, LOCAL, "/etc/systemd/user")
 _SLURM_FOLDERS = ("/etc/slurm/prolog.d", "/etc/slurm/epilog.d")
-_HOMES = "/home"
+_SLURM = regex(r"(?:task|srun)?(?:prolog|epilog)(?:slurmctld)?|healthcheckprogram")
 _LINGER = "/var/lib/systemd/linger"  # a file for each user whose units run without a session (loginctl(1))
 _USER_UNITS = (".config/systemd/user", ".local/share/systemd/user")
-_MOST_UNITS = 512  # of one folder of a user
-_MOST_SCRIPTS = 64  # of one file that a user wrote; of names that may lie in /usr/local as many again, eight times
-_PER_FILE = 16  # what a look at a file costs of what is read of a user, in characters
-_FEW = 8  # so many characters of what is only kept cost as much as one of what is followed
+_UNIT = regex(r"^[^\S\n]*Unit[^\S\n]*=[^\S\n]*([^\s@%]*)(%?)", re.MULTILINE)
+_OPEN = regex(r"[$`<~(]|[*?\[][^*?\[/]*/")
 _WILD = regex(r"[*?\[]")
-_MOST_NAMES = 20_000  # in all folders with programs that slurm.conf names by patterns
-_MOST_PATTERNS = 100  # of the units that timers start; where there are more, each unit counts as one
-_UNIT = regex(r"^[^\S\n]*Unit[^\S\n]*=[^\S\n]*(\S+)", re.MULTILINE)
+_MOST_NAMES = 2048  # of a folder whose files are looked at
+LARGEST = 1 << 20  # bytes of a script
+# What is read of the jobs of a user, in characters of their files and of the paths and names that they lead to; of the
+# system's own, which an image's author may have written, as much as no host has.
+OF_ONE_USER, OF_ALL_USERS, OF_SYSTEM = 512 << 10, 2 << 20, 8 << 20
+_PER_FILE = 64
+_ELF = b"\x7fELF"
+_DISKS = LOCAL_TYPES | {"zfs", "overlay", "tmpfs", "rootfs", "reiserfs", "vfat", "exfat", "ntfs3", "squashfs", "erofs"}
+
+
+@frozen
+class Hidden(Fact):
+    """A file or folder that could not be looked at."""
+
+    path: str  # the file or folder that could not be looked at
+    reason: str  # a sentence that names it
 
 
 @frozen
@@ -80,270 +90,294 @@ class Ageing(Fact):
 
 
 def collect(reader: Reader, facts: Facts) -> Ageing:
-    look = _AgeingReader(reader, facts)
-    for part in (look.tmpfiles, look.read_named, look.cron, look.units, look.slurm, look.users):
+    search = _AgeingSearch(reader, facts)
+    for part in (search.read_settings, search.read_cron, search.read_units, search.read_slurm, search.read_homes):
         part()
-    return Ageing(tuple(dict.fromkeys(look.rules)), tuple(dict.fromkeys(look.hidden)))
+    return Ageing(
+        tuple(dict.fromkeys(search.rules)), tuple(Hidden(path, reason) for path, reason in search.hidden.items())
+    )
 
 
-class _AgeingReader(Files):
-    """Reads all the files; a refusal is kept, and the look goes on."""
+class _AgeingSearch:
+    """Reads all the files. A refusal is kept, and the search goes on."""
 
     def __init__(self, reader: Reader, facts: Facts) -> None:
-        super().__init__(reader, facts)
+        self.reader = reader
+        self.ways = Ways(reader, facts)
         self.rules: list[AgeRule] = []
+        self.hidden: dict[str, str] = {}  # the first reason of each path
+        self._seen: set[str] = set()
+        self._spent: dict[str, int] = {}  # of each user; empty: the system's own
+        self._of_users = 0
+        self._listed: dict[str, tuple[str, ...]] = {}
         self._real: dict[str, str] = {}
 
-    def _add(self, rules: Iterable[AgeRule], path: str = "", user: str = "") -> None:
-        """With the place that a link leads to. What a user's file names counts as read of it, in the file at `path`."""
-        rules = tuple(rules)
-        told = sum(len(rule.age) + len(rule.source) for rule in rules)
-        if not self.may_follow(user, sum(len(rule.path) for rule in rules) + told // _FEW, path):
-            return
-        for rule in rules:
-            if rule.path not in self._real:
-                path, is_remote = self.ways.way(rule.path)
-                real = path if is_remote else self.reader.resolve(rule.path)
-                outside = "/" if ".." in rule.path.split("/") else rule.path
-                self._real[rule.path] = real if isinstance(real, str) else outside
-            self.rules.append(AgeRule(self._real[rule.path], rule.age, rule.source, rule.uses_atime))
+    # What is searched
 
-    def tmpfiles(self) -> None:
+    def read_settings(self) -> None:
         # Before /usr was merged, /lib was a folder of its own; now it is a link.
         split = () if isinstance(self.reader.link("/lib"), str) else ("/lib/tmpfiles.d",)
-        files = self.ask_path(_TMPFILES[0], drop_ins, self.reader, (*_TMPFILES, *split))
-        self._add(select((path, parse_tmpfiles(self.content(path))) for path in (() if files is ABSENT else files)))
-
-    def read_named(self) -> None:
-        """Debian's tmpreaper cleans daily as its file says, while its cron script is there."""
+        files = self._ask(_TMPFILES[0], lambda _: drop_ins(self.reader, (*_TMPFILES, *split)))
+        self._add(select((path, parse_tmpfiles(self._content(path))) for path in (() if files is ABSENT else files)))
+        # Debian's tmpreaper cleans daily as its file says, while its cron script is there.
         if isinstance(self.reader.stat("/etc/cron.daily/tmpreaper"), Stat):
-            self._add(parse_tmpreaper(self.content("/etc/tmpreaper.conf"), "/etc/tmpreaper.conf"))
-        self._parse_file("/etc/cachefilesd.conf", parse_cachefilesd)
-        for name in self.names("/etc/robinhood.d"):
-            self._parse_file(f"/etc/robinhood.d/{name}", parse_robinhood)
+            self._add(parse_tmpreaper(self._content("/etc/tmpreaper.conf"), "/etc/tmpreaper.conf"))
+        self._add(parse_cachefilesd(self._content("/etc/cachefilesd.conf"), "/etc/cachefilesd.conf"))
+        for path in self._paths_in("/etc/robinhood.d"):
+            self._add(parse_robinhood(self._content(path), path))
 
-    def _parse_file(self, path: str, parse: Callable[[str, str], tuple[AgeRule, ...]]) -> None:
-        self._add(parse(self.content(path), path))
-
-    def cron(self) -> None:
-        paths = [*_TABLES]
-        for folder in _CRON:
-            names = (name for name in self.names(folder) if name not in {".placeholder", "tmpreaper"})
-            paths.extend(f"{folder}/{name}" for name in names)
-        for path in paths:
+    def read_cron(self) -> None:
+        paths = [path for folder in _CRON for path in self._paths_in(folder)]
+        for path in ("/etc/crontab", "/etc/anacrontab", *paths):
             is_table = path.startswith(("/etc/crontab", "/etc/cron.d/"))
-            kind = "table" if is_table else "anacrontab" if path == _TABLES[1] else "script"
-            self._job(path, self.content(path), kind)
-        # The smallest first, so that no one's large one keeps those of others from being read.
-        for size, name in sorted((self._size(f"{SPOOL}/{name}"), name) for name in self.names(SPOOL)):
-            if self.has_left(name, size, f"{SPOOL}/{name}"):
-                self._job(f"{SPOOL}/{name}", self.content(f"{SPOOL}/{name}"), "crontab", name)
+            if not path.endswith(("/.placeholder", "/tmpreaper")):
+                kind = "table" if is_table else "anacrontab" if path == "/etc/anacrontab" else "script"
+                self._search(path, self._content(path), kind)
+        # The smallest first, so that a large one of one user does not keep those of others from being read.
+        for size, path in sorted((self._size_of(path), path) for path in self._paths_in(SPOOL)):
+            user = path.rpartition("/")[2]
+            if self._may_read(user, size, path):
+                self._search(path, self._content(path), "crontab", user)
 
-    def _size(self, path: str) -> int:
+    def _size_of(self, path: str) -> int:
         """0 where it is not known; reading has a limit of its own."""
-        stat = None if self.is_nobodys(path) or self.ways.way(path)[1] else self.reader.stat(path)
+        stat = None if self._is_not_of_image(path) or self.ways.way(path)[1] else self.reader.stat(path)
         return stat.size if isinstance(stat, Stat) else 0
 
-    def units(self) -> None:
-        for folder in _UNITS:
-            self._units(self._unit_paths(folder, self.names(folder)))
+    def read_units(self) -> None:
         folders = (PACKAGES,) if isinstance(self.reader.link("/lib"), str) else (PACKAGES, SPLIT)
-        started = {unit for folder in (*_UNITS, *folders) for unit in self._list_timed(folder)}
-        patterns = [unit for unit in started if _WILD.search(unit)]
+        paths = [path for folder in _UNITS for path in self._unit_paths(folder, self._names(folder))]
+        started, beginnings = self._find_timed((*_UNITS, *folders))
         for folder in folders:
-            names = self.names(folder)
-            self._units(f"{folder}/{name}" for name in names if _is_started(name, started, patterns))
+            for name in self._names(folder):
+                stem, dot, kind = name.rpartition(".")
+                is_started = stem.partition("@")[0] in started or stem.startswith(beginnings)
+                paths += [f"{folder}/{name}"] * (dot + kind == ".service" and is_started)
+        for path in paths:
+            if self._is_unmasked(path):
+                self._search(path, self._content(path), "unit")
 
-    def _list_timed(self, folder: str) -> Iterator[str]:
-        """The services that timers start, as patterns: of an instance its template, too; a specifier is anything."""
-        for name in self.names(folder):
-            unit, _, kind = name.removesuffix(".d").rpartition(".")
-            if kind != "timer":
-                continue
-            path = f"{folder}/{name}"
-            files = [f"{path}/{one}" for one in self.names(path)] if name.endswith(".d") else [path]
-            named = [match[1] for one in files if self._is_there(one) for match in _UNIT.finditer(self.content(one))]
-            for service in named or [f"{unit}.service"]:
-                yield re.sub(r"%.", "*", service)
-                template, at, instance = service.partition("@")
-                yield f"{template}@.{instance.rpartition('.')[2]}" if at and "." in instance else service
+    def _find_timed(self, folders: Iterable[str]) -> tuple[set[str], tuple[str, ...]]:
+        """What timers start: the names of services up to `@` or `.service`, and beginnings of names, where a specifier
+        follows.
+        """
+        started: set[str] = set()
+        beginnings: list[str] = []
+        for folder in folders:
+            for name in self._names(folder):
+                stem, _, kind = name.removesuffix(".d").rpartition(".")
+                if kind != "timer":
+                    continue
+                path = f"{folder}/{name}"
+                files = self._paths_in(path) if name.endswith(".d") else [path]
+                named = [one for file in files if self._is_unmasked(file) for one in _UNIT.findall(self._content(file))]
+                started |= {unit.removesuffix(".service") for unit, _ in named} | {stem.partition("@")[0]}
+                beginnings += [unit for unit, specifier in named if specifier]
+        return started, tuple(beginnings)
 
-    def _is_there(self, path: str) -> bool:
-        """Not masked."""
+    def _is_unmasked(self, path: str) -> bool:
         return self.reader.link(path) != "/dev/null"
 
-    def _units(self, paths: Iterable[str]) -> None:
-        for path in paths:
-            if self._is_there(path):
-                self._job(path, self.content(path), "unit")
+    def read_slurm(self) -> None:
+        paths = [path for folder in _SLURM_FOLDERS for path in self._paths_in(folder)]
 
-    def slurm(self) -> None:
-        paths = [f"{folder}/{name}" for folder in _SLURM_FOLDERS for name in self.names(folder)]
-        patterns: dict[str, list[str]] = {}  # by folder
-        for file, content in (one for main in SLURM_CONF for one in slurm_files(main, self.content)):
-            if "%" in file.rpartition("/")[2]:
-                self.hide(file, f"{file}, which slurm.conf includes, is not known by this name")
-            for program in slurm_programs(content):
-                path = program if program.startswith("/") else f"{file.rpartition('/')[0]}/{program}"
-                folder, _, pattern = path.rpartition("/")
-                if "*" in pattern:
-                    patterns.setdefault(folder, []).append(pattern)
-                else:
-                    paths.append(path)
-        paths += self._named_by(patterns)
+        def read_part(path: str) -> str:
+            if "%" in path.rpartition("/")[2]:
+                self._hide(path, f"{path}, which slurm.conf includes, is not known by this name")
+            return self._content(path)
+
+        for row in (row for main in SLURM_CONF for row in slurm_rows(main, read_part)):
+            for value in (value for key, value in row.values.items() if _SLURM.fullmatch(key)):
+                for program in value.split(","):
+                    path = program if program.startswith("/") else f"{posixpath.dirname(row.path)}/{program}"
+                    paths += self._find_matching(path, row.place, "")
         for path in dict.fromkeys(paths):
-            self._job(path, self.script(path, path))
+            self._search(path, self._script(path, path, ""))
 
-    def _named_by(self, patterns: Mapping[str, Sequence[str]]) -> Iterator[str]:
-        """The programs that patterns of slurm.conf mean. Of a folder with many patterns each file counts."""
-        left = _MOST_NAMES
-        for folder, own in patterns.items():
-            names = self.names(folder)
-            left -= len(names)
-            if left < 0:
-                self.hide(folder, f"slurm.conf starts programs by patterns in folders of more than {_MOST_NAMES} files")
-                return
-            for name in names:
-                if len(own) > _MOST_PATTERNS or any(fits_glob(name, one) for one in own):
-                    yield f"{folder}/{name}"
-
-    def users(self) -> None:
+    def read_homes(self) -> None:
         """Units that users wrote in their home folders."""
-        lingering = set(self.names(_LINGER))
-        far = self.ways.way(_HOMES)[1]
-        homes = {} if far else {name: f"{_HOMES}/{name}" for name in self.names(_HOMES)}
+        lingering = set(self._names(_LINGER))
+        homes = {} if self.ways.way("/home")[1] else {name: f"/home/{name}" for name in self._names("/home")}
         homes["root"] = "/root"
-        refused: list[str] = []
         for name in sorted(lingering - {*homes}):
-            self.hide(
-                f"{_LINGER}/{name}", f"units of {name}, whose home is not a local folder of {_HOMES}, are not read"
-            )
+            reason = f"units of {name}, whose home is not a local folder of /home, are not read"
+            self._hide(f"{_LINGER}/{name}", reason)
         for name, home in homes.items():
             for folder in (f"{home}/{one}" for one in _USER_UNITS):
-                if self.ways.way(folder)[1] and name not in lingering:
-                    continue
-                if self.is_remote(folder):
+                if (self.ways.way(folder)[1] and name not in lingering) or self._is_remote(folder):
                     continue
                 try:
-                    found = names_in(self.reader, folder)
+                    names = names_in(self.reader, folder)
                 except UnknownFact as unknown:
-                    refused.append(unknown.reason)
+                    self._hide("/home", f"units of users: {unknown.reason}")
                     continue
-                paths = [*islice(self._unit_paths(folder, found[:_MOST_UNITS], name), _MOST_UNITS + 1)]
-                if len(found) > _MOST_UNITS or len(paths) > _MOST_UNITS:
-                    self.hide(folder, f"{folder} holds more than {_MOST_UNITS} units, which are not all read")
-                for path in paths[:_MOST_UNITS]:
-                    self._job(path, self.script(path, path, name), "unit", name)
-        if refused:
-            more = f" (and {len(refused) - 1} more)" if len(refused) > 1 else ""
-            self.hide(_HOMES, f"units of users: {refused[0]}{more}")
+                for path in self._unit_paths(folder, names, name):
+                    if not self._may_read(name, _PER_FILE + len(path), folder):
+                        break
+                    self._search(path, self._script(path, path, name), "unit", name)
 
     def _unit_paths(self, folder: str, names: Iterable[str], user: str = "") -> Iterator[str]:
         for name in names:
             if name.endswith(".service.d"):
-                parts = self.names(f"{folder}/{name}", user)
-                yield from (f"{folder}/{name}/{one}" for one in parts if one.endswith(".conf"))
+                yield from (path for path in self._paths_in(f"{folder}/{name}", user) if path.endswith(".conf"))
             elif name.endswith(".service"):
                 yield f"{folder}/{name}"
 
-    def _job(self, path: str, content: str, kind: str = "script", user: str = "") -> None:
-        """The commands of a file, of the scripts that it starts, and of what these read in."""
-        home = "" if not user else "/root" if user == "root" else f"{_HOMES}/{user}"
-        has_home = kind == "unit" and bool(home)
-        longer = content.count("%h") * len(home) if has_home else 0
-        if not content or not self.may_follow(user, len(content) + longer, path):
-            return
-        content = content.replace("%h", home) if has_home else content
-        rows = self._rows(content, path, kind)
-        self._add(rules_in(rows, path), path, user)
-        scripts = scripts_in(rows, kind)
-        if number := scripts.pop("", 0):
-            self.hide(path, f"line {number} of {path} starts a script whose name is not known, or too many")
-        local = sum(script.startswith("/usr/local/") for script in scripts)
-        if user and (len(scripts) - local > _MOST_SCRIPTS or local > 8 * _MOST_SCRIPTS):
-            self.hide(path, f"{path} starts more than {_MOST_SCRIPTS} scripts, which are not all read")
-            return
-        self._read_in(Script(path, rows, kind, home), user)
-        if kind == "unit":
-            scripts |= self._environment(path, content, user)
-        for script, number in scripts.items():
-            for one in self._files(script, user):
-                text = self.script(one, f"{path}:{number}", user)
-                if text and self.may_follow(user, self.cost_of(text), one):
-                    rows = self._rows(text, one, "script")
-                    self._add(rules_in(rows, one), one, user)
-                    self._read_in(Script(one, rows, "script", home), user)
+    def _search(self, path: str, content: str, kind: str = "script", user: str = "", level: int = 0) -> None:
+        """A job (level 0), what it reads in (1), a script that one of these starts (2), or what that reads in (3)."""
+        rules = tuple(rules_in(content, path, kind))
+        if self._may_read(user, sum(len(f"{one.path}{one.age}{one.source}") for one in rules) if user else 0, path):
+            self._add(rules)
+        home = "/root" if user == "root" else f"/home/{user}" if user else ""
+        for number, how, name in files_in(content, kind) if content else ():
+            follows = level | 1 if how == "read" else 2
+            if follows <= level:
+                continue
+            source, target = f"{path}:{number}", _locate(name, path, home)
+            if not self._may_read(user, _PER_FILE + len(target), path):
+                return
+            if not target and how == "read":
+                self._hide(path, f"line {number} of {path} reads in a file whose name is not known")
+            for one in self._find_started(target, how, source, user):
+                if one != target and not self._may_read(user, _PER_FILE + len(one), path):
+                    return
+                self._search(one, self._script(one, source, user), "script", user, follows)
 
-    def _read_in(self, script: Script, user: str) -> None:
-        """What a script reads in with `.`: it runs as a part of it."""
-        if self.ways.way(script.path)[1]:
-            return
-        found = tuple(sourced_in(script))
-        if unknown := [number for number, path in found if not path]:
-            more = f" (and {len(unknown) - 1} more)" if len(unknown) > 1 else ""
-            self.hide(script.path, f"line {unknown[0]} of {script.path} reads in a file whose name is not known{more}")
-        longer = sum(len(path) for _, path in found) - sum(len(row.text) for row in script.rows)
-        if self.may_follow(user, max(0, longer), script.path):
-            for number, path in found:
-                for one in self._matching(path, f"{script.path}:{number}", user):
-                    self._part(one, f"{script.path}:{number}", user)
+    def _add(self, rules: Iterable[AgeRule]) -> None:
+        """With the place that a link leads to."""
+        for rule in rules:
+            if rule.path not in self._real:
+                path, is_remote = self.ways.way(rule.path)
+                real = path if is_remote else self.reader.resolve(rule.path)
+                self._real[rule.path] = real if isinstance(real, str) else rule.path
+            self.rules.append(AgeRule(self._real[rule.path], rule.age, rule.source, rule.uses_atime))
 
-    def _environment(self, unit: str, content: str, user: str) -> dict[str, int]:
-        """Files with variables of a unit, which may hold a command's options; (program, line) of those they name."""
-        parts = [(1, environment_of(content))]
-        for number, path in environment_files(content):
-            source = f"{unit}:{number}"
-            parts += ((number, self._part(one, source, user)) for one in self._matching(path, source, user))
-        named = {program: number for number, text in reversed(parts) for program in environment_programs(text)}
-        if user and len(named) > _MOST_SCRIPTS:
-            self.hide(unit, f"variables of {unit} name more than {_MOST_SCRIPTS} files, which are not all read")
-            return {}
-        return {program: number for program, number in named.items() if self._is_program(program)}
+    def _find_started(self, path: str, how: str, source: str, user: str) -> list[str]:
+        """The files that a path of `files_in` means now."""
+        if not path or not may_be_script(path):
+            return []
+        if how == "folder":
+            return self._paths_in(path, user)
+        if how == "word":
+            stat = None if self.ways.way(path)[1] else self.reader.stat(path)
+            return [path] if isinstance(stat, Stat) and stat.type == "file" and stat.mode & 0o111 else []
+        return self._find_matching(path, source, user)
 
-    def _is_program(self, path: str) -> bool:
-        stat = None if self.ways.way(path)[1] else self.reader.stat(path)
-        return isinstance(stat, Stat) and stat.type == "file" and bool(stat.mode & 0o111)
-
-    def _part(self, path: str, source: str, user: str) -> str:
-        text = self.script(path, source, user)
-        if not text or not self.may_follow(user, self.cost_of(text), path):
-            return ""
-        self._add(rules_in(self._rows(text, path, "script"), path), path, user)
-        return text
-
-    def _matching(self, path: str, source: str, user: str) -> tuple[str, ...]:
-        """The files that a pattern means now; wildcards in its last part alone. What is too long names nothing."""
+    def _find_matching(self, path: str, source: str, user: str) -> list[str]:
+        """The files that a pattern means now; wildcards in its last part only."""
         folder, _, pattern = path.rpartition("/")
-        if not set("*?[") & set(pattern):
-            return (path,) if 0 < len(path) < PATH_MAX else ()
-        names = self.names(folder, user) if len(folder) < PATH_MAX else ()
+        if not _WILD.search(pattern):
+            return [path]
+        names = self._names(folder or "/", user)
+        if len(names) > _MOST_NAMES:
+            self._hide(folder, f"{folder} ({source}) holds more than {_MOST_NAMES} files, which are not read")
+            return []
         try:
-            fitting = [name for name in names if fits_glob(name, pattern)]
+            return [f"{folder}/{name}" for name in names if fits_glob(name, pattern)]
         except UnknownFact as unknown:
-            self.hide(source.rpartition(":")[0], f"{source}: {unknown.reason}")
-            return ()
-        return self._at_most(folder, fitting, path, user)
+            self._hide(source.rpartition(":")[0], f"{source}: {unknown.reason}")
+            return []
 
-    def _at_most(self, folder: str, names: Sequence[str], path: str, user: str) -> tuple[str, ...]:
-        """The files, unless they are more, or their names longer, than may be looked at for a user."""
-        cost = len(names) * (_PER_FILE + len(folder))
-        return tuple(f"{folder}/{name}" for name in names) if self.may_follow(user, cost, path) else ()
+    # How it is read
 
-    def _rows(self, content: str, path: str, kind: str) -> tuple[CommandRow, ...]:
-        rows = rows_of(content, kind)
-        for row in rows:
-            if len(row.text) > LONGEST:
-                self.hide(path, f"line {row.number} of {path} is longer than 16 KiB and is not read")
-        return rows
+    def _hide(self, path: str, reason: str) -> None:
+        self.hidden.setdefault(path, reason)
 
-    def _files(self, path: str, user: str) -> tuple[str, ...]:
-        """What run-parts starts in a folder; else the path itself."""
-        stat = None if self.ways.way(path)[1] else self.reader.stat(path)
-        is_folder = isinstance(stat, Stat) and stat.type == "directory"
-        names = self.names(path, user) if is_folder else ()
-        return self._at_most(path, names, path, user) if is_folder else (path,)
+    def _ask(self, path: str, look: Callable[[str], Answer[T]]) -> T | Absent:
+        """What is found at a path; a refusal is kept."""
+        try:
+            return require_sure(look(path))
+        except UnknownFact as unknown:
+            self._hide(path, unknown.reason)
+            return ABSENT
+
+    def _is_not_of_image(self, path: str) -> bool:
+        """Of an image /run is made anew when it boots."""
+        return self.reader.persistent_only and path.startswith("/run/")
+
+    def _is_remote(self, path: str, source: str = "") -> bool:
+        """Whether the way to a path leads to another machine; that is then reported."""
+        is_remote = self.ways.way(path)[1]
+        if is_remote:
+            where = f" ({source})" if source else ""
+            self._hide(path, f"{path}{where} is on a network or FUSE file system and is not read")
+        return is_remote
+
+    def _content(self, path: str) -> str:
+        if self._is_not_of_image(path) or self._is_remote(path):
+            return ""
+        content = self._ask(path, self.reader.read)
+        return content.decode("utf-8", "replace") if isinstance(content, bytes) else ""
+
+    def _names(self, folder: str, user: str = "") -> tuple[str, ...]:
+        """What is in a folder. It counts each time, because links give one folder any number of paths."""
+        cost = 0
+        if folder not in self._listed:
+            names = self._ask(folder, self.reader.list) if self._may_list(folder, user) else ()
+            # It may hold more names than are listed, which took its time.
+            cost = OF_ONE_USER // 8 if names is ABSENT and folder in self.hidden else 0
+            self._listed[folder] = () if names is ABSENT else names
+        names = self._listed[folder]
+        if self._may_read(user, cost + sum(map(len, names)) + len(names), folder):
+            return names
+        self._spent[user] = OF_ONE_USER if user else OF_SYSTEM  # it was listed
+        return ()
+
+    def _may_list(self, folder: str, user: str) -> bool:
+        is_local = not self._is_not_of_image(f"{folder}/") and not self._is_remote(folder)
+        return is_local and self._may_read(user, _PER_FILE + len(folder), folder)
+
+    def _paths_in(self, folder: str, user: str = "") -> list[str]:
+        return [f"{folder}/{name}" for name in self._names(folder, user)]
+
+    def _may_read(self, user: str, cost: int, path: str) -> bool:
+        """Whether so much more is read of a user's jobs, or of the system's own; else the file is hidden."""
+        left = (OF_ONE_USER if user else OF_SYSTEM) - self._spent.get(user, 0)
+        whose = f"the jobs of {user}" if user and cost > left else "all jobs"
+        if cost <= left and (not user or self._of_users + cost <= OF_ALL_USERS):
+            self._spent[user] = self._spent.get(user, 0) + cost
+            self._of_users += cost if user else 0
+            return True
+        self._hide(path, f"{path} is more than is read of {whose}, and is not read")
+        return False
+
+    def _script(self, path: str, source: str, user: str) -> str:
+        """The text of a script; empty for what is none, and for one that was read already."""
+        if path in self._seen or self._is_not_of_image(path):
+            return ""
+        self._seen.add(path)
+        if self._is_remote(path, source):
+            return ""
+        real = self.reader.resolve(path)
+        place = real if isinstance(real, str) else path
+        stat = self._ask(path, self.reader.stat) if place == path or may_be_script(place) else ABSENT
+        if stat is ABSENT or stat.type != "file":
+            return ""
+        mount, is_large, reason = mount_of(self.ways.mounts, place), stat.size > LARGEST, ""
+        if is_secret_file(path) or is_secret_file(place):
+            reason = "is called as secrets are"
+        elif mount is not None and mount.fstype not in _DISKS:
+            reason = f"is on {mount.fstype}, which is no disk"
+        elif (is_large or user) and self._is_compiled(path):
+            return ""
+        elif is_large:
+            reason = "is larger than 1 MiB"
+        if reason:
+            self._hide(path, f"{path} ({source}) {reason}, and is not read")
+        content = self._content(path) if not reason and self._may_read(user, stat.size, path) else ""
+        return "" if "\0" in content[:4096] else content
+
+    def _is_compiled(self, path: str) -> bool:
+        """Whether a file begins as compiled programs do (elf(5)), so it is no script; no more of it is read."""
+        start = self.reader.query(("head", "--bytes=4", path))
+        return isinstance(start, Completed) and start.stdout == _ELF
 
 
-def _is_started(name: str, started: Collection[str], patterns: Sequence[str]) -> bool:
-    """Whether timers start this unit."""
-    return name in started or len(patterns) > _MOST_PATTERNS or any(fits_glob(name, one) for one in patterns)
+def _locate(name: str, path: str, home: str) -> str:
+    """Where a path of `files_in` leads for the file at `path`; empty where that is not known."""
+    if name.startswith(HOME) and not home:
+        return ""
+    whole = name.replace(OWN_FOLDER, posixpath.dirname(path), 1) if name.startswith(OWN_FOLDER) else name
+    whole = whole.replace(HOME, home, 1)
+    is_known = whole.startswith("/") and whole != "/" and not _OPEN.search(whole) and len(whole) < PATH_MAX
+    return posixpath.normpath(whole) if is_known else ""

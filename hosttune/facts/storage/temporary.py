@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from hosttune.facts import Facts
-    from hosttune.facts.storage.ageing_files import AgeRule
+    from hosttune.facts.storage.ageing_text import AgeRule
     from hosttune.facts.storage.mounts import Mount
     from hosttune.host.door import Reader
 
