@@ -111,7 +111,7 @@ def receipt_from_json(data: Any, where: str = "receipt") -> Receipt:
 
 
 def encode_canonically(changes: Iterable[Change]) -> bytes:
-    """The bytes under a plan's digest: what the changes do, without what is only said about them, and without what
+    """The bytes under a plan's digest: what the changes do, without what only describes them, and without what
     differs between two boots, or two equal hosts: their order, which is that of the devices; the kernel's number of a
     device; and the value that a live setting has, which the kernel works out from the memory that it found.
     """
@@ -185,8 +185,8 @@ def other_format(data: Mapping[str, Any]) -> tuple[str, str] | None:
 def written_by(data: Mapping[str, Any]) -> str:
     """The hosttune that wrote a document which this one does not know in full, as far as it says so."""
     version = data.get("tool_version")
-    is_told = isinstance(version, str) and _VERSION.fullmatch(version) and version != __version__
-    return f"hosttune {version}" if is_told else "a newer hosttune"
+    is_other = isinstance(version, str) and _VERSION.fullmatch(version) and version != __version__
+    return f"hosttune {version}" if is_other else "a newer hosttune"
 
 
 def is_older(version: str) -> bool:

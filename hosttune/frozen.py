@@ -26,7 +26,7 @@ _FEW = 4  # values of a class that cost less than its `__init__`, written and co
 
 
 class Lazy:
-    """The value of a field that is made when someone asks for it: once, whoever asks, and from whichever thread."""
+    """The value of a field that is made when someone asks for it: once, for all who ask, and from any thread."""
 
     __slots__ = ("_arguments", "_lock", "_make", "_value")
     _value: Any

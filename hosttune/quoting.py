@@ -1,6 +1,6 @@
 r"""Names as words of a command that is to be typed. Pure.
 
-shlex.quote leaves a line break in its quotes as it is, and what is told as steps begins a new one there: a mount point
+shlex.quote leaves a line break in its quotes as it is, and what is shown as steps begins a new one there: a mount point
 in someone's fstab (`/mnt/a\012sudo\040...`) then writes a step of its own.
 """
 

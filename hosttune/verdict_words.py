@@ -9,17 +9,17 @@ from hosttune.frozen import frozen
 
 @frozen
 class StateWord:
-    """What is said of a finding, a rule or a host in one state."""
+    """The words for a finding, a rule or a host in one state."""
 
     heading: str  # of a section
     label: str  # of a line on a terminal, at most 7 characters
-    said: str  # of so many rules or hosts: `3 to change`
+    phrase: str  # of so many rules or hosts: `3 to change`
     style: str = "dim"
-    one: str = ""  # of one finding: `ok -> advice`; empty: as `said`
+    one: str = ""  # of one finding: `ok -> advice`; empty: as `phrase`
 
     @property
     def of_one(self) -> str:
-        return self.one or self.said
+        return self.one or self.phrase
 
 
 STATES = {
@@ -85,7 +85,7 @@ KINDS = {"wants": "changes", "advises": "advice only"}  # of rules
 
 @frozen
 class FitnessWord:
-    """What is said of a node: the heading of its points, and the verdict with what it means."""
+    """The words for a node: the heading of its points, and the verdict with what it means."""
 
     heading: str
     verdict: str

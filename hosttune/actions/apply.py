@@ -91,8 +91,8 @@ class Execution:
                 self.recorder.record_failure(step, NOT_MADE)
                 self.not_made.append(change)
                 return None
-            told = error.message.splitlines()[:1]  # what the program said may hold a secret: the journal keeps it
-            self.log(f"failed: {change.action} {change.address} ({change.rule}): {''.join(told)}")
+            lines = error.message.splitlines()[:1]  # the program's words may hold a secret: the journal keeps it
+            self.log(f"failed: {change.action} {change.address} ({change.rule}): {''.join(lines)}")
             self._book_failed(step, change, error, is_undo=undoes is not None)
             self.outcomes.append(Outcome(change, Phase.FAILED, error.message, way_out(error, step, undoes)))
             return None

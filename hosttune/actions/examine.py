@@ -128,9 +128,9 @@ class Session:
         orphans = _find_orphans(ledger, catalog, policy, merged, facts)
         left = rules_left(orphans, ledger, catalog)
         refused = {rule: explain_clash(rule, *one) for rule, one in clashes.items()} | dict(held or {})
-        back = {address: (one.value, one.told) for address, one in journal.came_back().items()}
-        told = (add_undo_step(hold_back(one, policy, facts, ledger, refused, back), left) for one in merged)
-        return add_reboot_notes((*drop_repeated(drop_double_changes(told), policy), *orphans))
+        back = {address: (one.value, one.sentence) for address, one in journal.came_back().items()}
+        marked = (add_undo_step(hold_back(one, policy, facts, ledger, refused, back), left) for one in merged)
+        return add_reboot_notes((*drop_repeated(drop_double_changes(marked), policy), *orphans))
 
 
 def faults_of(session: Session, reader: Reader) -> tuple[Finding, ...]:
@@ -161,11 +161,11 @@ def boot_losses(session: Session, reader: Reader) -> tuple[Finding, ...]:
         return ()
     if AFTER_BOOT in {rule.id for rule in session.selected}:
         return ()
-    told = {Verdict.DIFFERS, Verdict.ADVICE}
+    verdicts = {Verdict.DIFFERS, Verdict.ADVICE}
     if reader.kind == "live" and reader.is_privileged:
-        told.add(Verdict.UNKNOWN)
+        verdicts.add(Verdict.UNKNOWN)
     found = _ask(session, reader, (session.catalog.rules[AFTER_BOOT],))
-    return tuple(one for one in found if one.verdict in told)
+    return tuple(one for one in found if one.verdict in verdicts)
 
 
 def _standing_faults(session: Session, reader: Reader, rules: tuple[Rule, ...]) -> tuple[Finding, ...]:
@@ -199,7 +199,7 @@ def _evaluate_rules(rules: Sequence[Rule], catalog: Catalog, policy: Policy, fac
 def _find_orphans(
     ledger: Mapping[Address, Applied], catalog: Catalog, policy: Policy, findings: tuple[Finding, ...], facts: Facts
 ) -> tuple[Finding, ...]:
-    if policy.sole:  # of the others nothing is said
+    if policy.sole:  # the others are not reported
         ledger = {address: one for address, one in ledger.items() if catalog.current(one.rule) in policy.sole}
     if not ledger:
         return ()

@@ -127,7 +127,7 @@ def survey_hosts(
 
 
 def _fold_remarks(fold: FleetAggregator, choice: Choice[tuple[int, int]]) -> None:
-    """What is said of the looks that do not count, and of whose looks they are."""
+    """The notes on looks that do not count, and on whose looks they are."""
     for host in choice.older:
         fold.supersede(host)
     for source, host in choice.refused:
@@ -162,11 +162,11 @@ def changes_of(one: PlanClass, ask: Ask) -> tuple[Change, ...]:
 
 def _load_checked_catalog(ask: Ask) -> Catalog:
     """The rules. Raises the faults of what is asked for once, before they are met at every host."""
-    nobody = RecordReader(_NOBODY)
-    catalog = load_catalog(nobody, ask.rules)
+    no_host = RecordReader(_NOBODY)
+    catalog = load_catalog(no_host, ask.rules)
     policy = Policy()
     if ask.policy is not None:
-        name, text = read_trusted(nobody, ask.policy, is_local=True, is_required=True)
+        name, text = read_trusted(no_host, ask.policy, is_local=True, is_required=True)
         policy = build_policy(load_document(text or "", name), catalog, "", "")
     policy.overridden(catalog, profile=ask.profile, select=ask.select, ignore=ask.ignore)
     return catalog
@@ -192,7 +192,7 @@ def _looks_of(path: str, ask: Ask) -> Iterator[_WorkerLook | Unread]:
 
 
 def _look_at_file(path: str, ask: Ask) -> Iterator[HostLook | Unread]:
-    """What one file says. A fault of hosttune itself is told like one of the file, so that the others are not lost."""
+    """What one file says. A fault of hosttune itself counts as one of the file, so that the others are not lost."""
     content = content_of(path)
     if isinstance(content, str):
         yield Unread(path, content)

@@ -42,7 +42,11 @@ def list_remarks(placed: tuple[PlacedPolicy, ...]) -> tuple[Fault, ...]:
     found: dict[object, Fault] = {}
     for one in placed:
         for fault in one.idle:
-            holders = [other for other in placed if any(said.where == fault.where for said in other.policy.said)]
+            holders = [
+                other
+                for other in placed
+                if any(statement.where == fault.where for statement in other.policy.statements)
+            ]
             if all(any(idle.where == fault.where for idle in other.idle) for other in holders):
                 found.setdefault(fault.where, fault)
     if len(placed) > 1:

@@ -81,7 +81,7 @@ class UndoPlan:
     returns: tuple[Return, ...]
     rules: tuple[str, ...]
     runs: tuple[str, ...] = ()  # of which it takes something back, the oldest first
-    stays: tuple[StillInForce, ...] = ()  # the newest first; not told of a rule
+    stays: tuple[StillInForce, ...] = ()  # the newest first; not reported for a rule
 
 
 def plan_undo(

@@ -1,7 +1,7 @@
 """Whether apt has what a command names. A way out that names a package or a version that no list of apt has is none.
 
 Archives drop old versions, lack modules for new kernels, and call the same package by another name; so names that are
-made by a pattern are asked of apt before they are printed, and what apt was not asked for is said to be unknown.
+made by a pattern are asked of apt before they are printed, and what apt was not asked for is reported as unknown.
 """
 
 from __future__ import annotations

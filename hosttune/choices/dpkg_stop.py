@@ -87,8 +87,8 @@ def find_stop(facts: Facts) -> Stop | None:
     of_kernels = tuple(one for one in broken if OF_KERNEL.fullmatch(one.name))
     waiting = (*of_kernels, *_waiting_for_initrd(facts))
     if waiting and is_boot_full(facts):
-        said = f"there is no room on /boot for an initial RAM disk: {half or _say_stopped(waiting)}"
-        return Stop(Cause.BOOT, said, f"{facts.boot_room.way_out}\n{REPAIR}")
+        sentence = f"there is no room on /boot for an initial RAM disk: {half or _say_stopped(waiting)}"
+        return Stop(Cause.BOOT, sentence, f"{facts.boot_room.way_out}\n{REPAIR}")
     if conflict := _find_conflict(facts, broken):
         return conflict
     if failed := _failed_builds(facts, broken):
@@ -114,7 +114,7 @@ def _asking_for_key(facts: Facts, broken: Sequence[Package]) -> Stop | None:
         return None
     if not (ready := prebuilt_instead(facts, facts.kernel.release)):
         return None
-    said = (
+    sentence = (
         f"{facts.driver.half_way}; Secure Boot is on, and no key of this host is enrolled, so that the script of "
         f"{compiling[0]} asks for a password for one"
     )
@@ -123,7 +123,7 @@ def _asking_for_key(facts: Facts, broken: Sequence[Package]) -> Stop | None:
         f"take the modules that Ubuntu signed, which need no key: {ready}",
         "or answer, with a console at the next boot: sudo dpkg --configure -a",
     )
-    return Stop(Cause.OTHER, said, "\n".join(ways))
+    return Stop(Cause.OTHER, sentence, "\n".join(ways))
 
 
 def try_find_stop(facts: Facts) -> Stop | None:
@@ -198,18 +198,20 @@ def _stopped_build(facts: Facts, failed: Sequence[DkmsBuild], of_kernels: Sequen
     if facts.driver.half_way and of_kernels:
         half = f"{half}, {', '.join(f'{one.name} ({one.status})' for one in of_kernels)}"
     error = error_of_build(facts, kernels[0])
-    said = f"DKMS could not build nvidia {failed[0].version} for {', '.join(kernels)} ({say_why(failed[0])}), so {half}"
+    sentence = (
+        f"DKMS could not build nvidia {failed[0].version} for {', '.join(kernels)} ({say_why(failed[0])}), so {half}"
+    )
     repair = repair_build(facts, kernels[0]) or f"fix what {failed[0].log} names"
     fix = f"{repair}\nsudo dpkg --configure -a"
     if ready := prebuilt_instead(facts, kernels[0]):
-        return Stop(Cause.BUILD, said, f"{ready}\nif apt has none: {fix}")
+        return Stop(Cause.BUILD, sentence, f"{ready}\nif apt has none: {fix}")
     if error.is_of_host:
-        return Stop(Cause.BUILD, said, fix)
+        return Stop(Cause.BUILD, sentence, fix)
     if unused := [*map(quote, removable_packages(facts, *kernels))]:
         what = "the headers of that kernel" if is_of_proxmox(kernels[0]) else "that kernel"
         fix += f"\nor, until the driver builds for it, remove {what}: sudo apt-get remove {' '.join(unused)}"
     others = (other_build(facts), _boot_other(facts, kernels))
-    return Stop(Cause.BUILD, said, "\nor ".join(part for part in (*others, fix) if part))
+    return Stop(Cause.BUILD, sentence, "\nor ".join(part for part in (*others, fix) if part))
 
 
 def say_why(build: DkmsBuild) -> str:
@@ -289,7 +291,7 @@ def _firmware_version(facts: Facts, name: str) -> str:
 def _stop_for_conflict(facts: Facts, coming: str, there: str) -> Stop:
     """The one goes whose packaging the other packages of the driver do not have."""
     packages = facts.packages
-    said = f"{coming} and {there} bring the same files: {facts.driver.half_way}"
+    sentence = f"{coming} and {there} bring the same files: {facts.driver.half_way}"
     stays = packages[coming].version or _version_missed(facts, coming)
     rest = Counter(_name_packaging(one.version) for one in facts.driver.packages if one.name not in (coming, there))
     mine, theirs = rest[_name_packaging(stays)], rest[_name_packaging(packages[there].version)]
@@ -305,7 +307,7 @@ def _stop_for_conflict(facts: Facts, coming: str, there: str) -> Stop:
     # Other packages can depend on it; what they lack then, `-f install` brings or removes.
     force = "--force-depends --force-remove-reinstreq" if coming in go else "--force-depends"
     remove = f"sudo dpkg --remove {force} {' '.join(map(quote, go))}"
-    return Stop(Cause.FILES, said, f"{remove}; sudo apt-get -f install")
+    return Stop(Cause.FILES, sentence, f"{remove}; sudo apt-get -f install")
 
 
 def _version_missed(facts: Facts, name: str) -> str:

@@ -2,7 +2,7 @@
 way out, the one that must be solved first leading.
 
 The states follow from evidence that no single program gives: module, libraries, packages, boot files, PCI bus,
-archives. A trouble whose evidence cannot be read is itself said, as unknown.
+archives. A trouble whose evidence cannot be read is itself reported, as unknown.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any
 from hosttune.choices.apt_commands import check_commands
 from hosttune.choices.dpkg_stop import say_error, say_why, try_find_stop
 from hosttune.choices.driver_states import branch_moves, gpus, holders, kept_back, mixed, modules, packages, refusals
-from hosttune.choices.driver_states.told import (
+from hosttune.choices.driver_states.state import (
     BootOutlook,
     ByPolicy,
     DriverState,
     Look,
-    Told,
+    StateText,
     holds_state,
     is_node,
-    said_by_log,
+    read_log_fact,
     vendor_of,
 )
 from hosttune.choices.drivers.bringer import other_bringer, tell_of_guest
@@ -67,8 +67,8 @@ def choose(facts: Facts, params: Mapping[str, Any]) -> DriverStates:
     """Every state that holds. A GPU is taken for granted, or one that was there: the rule asks for one. `params`: those
     of gpu-driver that the policy says, where they are known."""
     params = {**DEFAULTS, **params}
-    if told := gpus.all_lost(facts):
-        return DriverStates((_make_state("GPU lost", told, facts, params, ()),))
+    if text := gpus.all_lost(facts):
+        return DriverStates((_make_state("GPU lost", text, facts, params, ()),))
     elsewhere = attempt(_make_elsewhere_state, facts)
     unknown: dict[str, list[str]] = {}
     looks: Mapping[str, Look] = _CONTAINED_STATES
@@ -88,8 +88,8 @@ def choose(facts: Facts, params: Mapping[str, Any]) -> DriverStates:
     found: list[DriverState] = []
     for name, look in looks.items():
         try:
-            if told := look(facts):
-                found.append(_make_state(name, told, facts, params, found))
+            if text := look(facts):
+                found.append(_make_state(name, text, facts, params, found))
         except UnknownFact as missing:
             unknown.setdefault(missing.reason, []).append(name)
     if looks is _PROVEN_STATES and not found:
@@ -113,8 +113,8 @@ def before_boot(facts: Facts) -> DriverState | None:
         return None
     looks = _own_states(facts)
     for name in (name for name in looks if name in _BOOT):
-        if holds_state(looks[name], facts) and (told := looks[name](facts)):
-            state = _make_state(name, told, facts, DEFAULTS, ())
+        if holds_state(looks[name], facts) and (text := looks[name](facts)):
+            state = _make_state(name, text, facts, DEFAULTS, ())
             if state.boot in (BootOutlook.USELESS, BootOutlook.HARMS):
                 return _with_apt((state,), facts)[0]
             mended = mended or (state if state.boot is BootOutlook.MENDS else None)
@@ -129,14 +129,14 @@ def _with_apt(states: tuple[DriverState, ...], facts: Facts) -> tuple[DriverStat
 
 
 def _make_state(
-    name: str, told: Told, facts: Facts, params: Mapping[str, Any], found: Iterable[DriverState]
+    name: str, text: StateText, facts: Facts, params: Mapping[str, Any], found: Iterable[DriverState]
 ) -> DriverState:
     boot, dead = _BOOT.get(name, BootOutlook.NOTHING), DEAD[name]
     return DriverState(
         name,
         True,
-        told[0],
-        _led_to(told[1], facts, params, found),
+        text[0],
+        _led_to(text[1], facts, params, found),
         _ELSEWHERE.get(name, ""),
         dead(facts) if callable(dead) else dead,
         boot if isinstance(boot, BootOutlook) else boot(facts),
@@ -149,7 +149,7 @@ def _led_to(way: str | ByPolicy, facts: Facts, params: Mapping[str, Any], found:
     if isinstance(way, str):
         return way
     try:
-        then = decide(facts, {**params, **way.params}, lambda: None)  # what a boot mends is said by `_put_after`
+        then = decide(facts, {**params, **way.params}, lambda: None)  # `_put_after` reports what a boot fixes
     except UnknownFact as missing:
         return f"{way} (what it would bring is not known: {missing})"
     if then.action in CHANGES:
@@ -158,7 +158,7 @@ def _led_to(way: str | ByPolicy, facts: Facts, params: Mapping[str, Any], found:
         return f"after `{first}` is solved: {way}"
     if then.way_out:
         return f"{then.way_out} (until then {way.how} is refused: {then.obstacle})"
-    why = "; ".join(then.told[1:] or then.told)  # the first clause is what the state says
+    why = "; ".join(then.clauses[1:] or then.clauses)  # the first clause is what the state says
     return f"sudo apt-get update, and look again: nothing else is offered now ({why})"
 
 
@@ -184,9 +184,9 @@ def _whole_first(found: list[DriverState], facts: Facts) -> list[DriverState]:
 def _boots_last(found: list[DriverState]) -> tuple[DriverState, ...]:
     """The states; what a boot mends comes after what it leaves as it is, or would make worse, what else goes through a
     boot after what that would make worse, and an update after all of these."""
-    told = [_put_after(one, found) for one in found]
-    waits = [one.boot is BootOutlook.NOTHING and one is not before for one, before in zip(told, found, strict=True)]
-    return tuple(one for one, _ in sorted(zip(told, waits, strict=True), key=lambda pair: pair[1]))
+    ordered = [_put_after(one, found) for one in found]
+    waits = [one.boot is BootOutlook.NOTHING and one is not before for one, before in zip(ordered, found, strict=True)]
+    return tuple(one for one, _ in sorted(zip(ordered, waits, strict=True), key=lambda pair: pair[1]))
 
 
 def _put_after(state: DriverState, found: list[DriverState]) -> DriverState:
@@ -205,8 +205,8 @@ def _put_after(state: DriverState, found: list[DriverState]) -> DriverState:
     if first:
         # The first one leads; a reboot comes after all that it would make worse.
         harms = [one for one in first[1:] if state.boot is BootOutlook.MENDS and one.boot is BootOutlook.HARMS]
-        said = " and ".join(f"`{one.name}`" for one in (first[0], *harms))
-        return replace(state, way_out=f"after {said} {'are' if harms else 'is'} solved: {state.way_out}")
+        names = " and ".join(f"`{one.name}`" for one in (first[0], *harms))
+        return replace(state, way_out=f"after {names} {'are' if harms else 'is'} solved: {state.way_out}")
     return replace(state, waits_for_reboot=True) if state.boot is BootOutlook.MENDS else state
 
 
@@ -218,20 +218,24 @@ def _is_before_update(state: DriverState, other: DriverState) -> bool:
 def _make_elsewhere_state(facts: Facts) -> DriverState | None:
     """The state of a driver that is not this system's business."""
     if facts.host.is_container:
-        if holds_state(modules.contained_mismatch, facts) and (told := modules.contained_mismatch(facts)):
-            return DriverState("mismatch", True, told[0], str(told[1]), is_dead=True)
+        if holds_state(modules.contained_mismatch, facts) and (text := modules.contained_mismatch(facts)):
+            return DriverState("mismatch", True, text[0], str(text[1]), is_dead=True)
         name, evidence = "container", "in a container the driver belongs to the host"
     elif facts.host.is_wsl:
         name, evidence = "WSL", "under WSL the driver is the one of Windows"
     elif facts.gpus.is_passed_through:
         name, evidence = "passed through", "every GPU is held by vfio-pci for virtual machines"
     elif facts.managers.gpu_operator and not facts.driver.branch and not facts.driver.runfile:
-        if not facts.driver.is_loaded and said_by_log(facts, "rejected_key"):
-            said = "the kernel refused the nvidia module of the GPU Operator's container for its signature (kernel log)"
-            return _make_state("Secure Boot refuses", (said, _UNSIGNED), facts, DEFAULTS, ())
+        if not facts.driver.is_loaded and read_log_fact(facts, "rejected_key"):
+            sentence = (
+                "the kernel refused the nvidia module of the GPU Operator's container for its signature (kernel log)"
+            )
+            return _make_state("Secure Boot refuses", (sentence, _UNSIGNED), facts, DEFAULTS, ())
         if not facts.driver.is_loaded:
-            said = "the GPU Operator brings the driver in a container, and none is loaded: no GPU of this node computes"
-            return DriverState(_CONTAINED, True, said, _POD, is_dead=True)
+            sentence = (
+                "the GPU Operator brings the driver in a container, and none is loaded: no GPU of this node computes"
+            )
+            return DriverState(_CONTAINED, True, sentence, _POD, is_dead=True)
         running = f"{facts.driver.loaded_version} is loaded"
         name, evidence = _CONTAINED, f"the GPU Operator brings the driver in a container ({running})"
     else:
@@ -242,7 +246,7 @@ def _make_elsewhere_state(facts: Facts) -> DriverState | None:
 def _own_states(facts: Facts) -> Mapping[str, Look]:
     """Without what is no fault where a hypervisor or a vendor's image brings the driver in a way of its own."""
     theirs: frozenset[str] = frozenset()
-    if said_by_log(facts, "is_vgpu"):
+    if read_log_fact(facts, "is_vgpu"):
         theirs = _OF_THE_HYPERVISOR
     elif vendor_of(facts) or is_node(facts):
         theirs = _OF_THE_VENDOR
@@ -266,30 +270,34 @@ _OTHER_MANAGER = (
 
 def _make_absent_state(facts: Facts, params: Mapping[str, Any]) -> DriverState:
     if params["bringer"] == "external":
-        said = f"no driver for {facts.gpus.summary}: the policy says that somebody else brings it (bringer: external)"
-        return DriverState("absent", is_fault=False, evidence=said, way_out="")
+        evidence = (
+            f"no driver for {facts.gpus.summary}: the policy says that somebody else brings it (bringer: external)"
+        )
+        return DriverState("absent", is_fault=False, evidence=evidence, way_out="")
     held = f" ({names} holds it, which computes nothing)" if (names := holders.describe_holders(facts)) else ""
     way_out = "see: hosttune explain gpu-driver"
     if bringer := tell_of_guest(facts) or other_bringer(facts):
         held, way_out = f"{held}: {bringer.reason}", bringer.way_out
     elif not facts.os.is_ubuntu:
         way_out = _ON_PROXMOX if is_of_proxmox(facts.kernel.release) else _ON_DEBIAN
-    said = f"no driver for {facts.gpus.summary}{held}"
+    evidence = f"no driver for {facts.gpus.summary}{held}"
     if failed := _failed_build(facts):
-        said += f"; DKMS could not build nvidia {failed.version} for {failed.kernel or 'a kernel'} ({say_why(failed)})"
+        evidence += (
+            f"; DKMS could not build nvidia {failed.version} for {failed.kernel or 'a kernel'} ({say_why(failed)})"
+        )
         branch = failed.version.partition(".")[0]
         newer = f"install a newer release of branch {branch} from the source of this build, or boot an older kernel"
         way_out = f"{newer}; for another driver, {way_out}"
     elif error := facts.driver.installer_error:
         build = facts.driver.installer_build
         why = f": {say_error(build)}" if build.words else ""
-        said += f"; NVIDIA's installer failed here: {error} ({INSTALLER_LOG}{why})"
+        evidence += f"; NVIDIA's installer failed here: {error} ({INSTALLER_LOG}{why})"
         repair = repair_of_host(build, facts.kernel.release) or f"solve what {INSTALLER_LOG} says"
         again = f"{repair}\nrun that installer again\nor {way_out}"
         way_out = _OTHER_MANAGER if "vgpu" in error else again
     if other := nvidia_of_other_system(facts):
-        said, way_out = f"{said}; {other.what}", f"{other.undo}\n{way_out}"
-    return DriverState("absent", is_fault=True, evidence=said, way_out=way_out, is_dead=True)
+        evidence, way_out = f"{evidence}; {other.what}", f"{other.undo}\n{way_out}"
+    return DriverState("absent", is_fault=True, evidence=evidence, way_out=way_out, is_dead=True)
 
 
 def _failed_build(facts: Facts) -> DkmsBuild | None:
@@ -304,8 +312,8 @@ def _make_current_state(facts: Facts) -> DriverState:
     driver = facts.driver
     words = driver.name or ("NVIDIA's vGPU manager" if driver.is_vgpu_manager else "a driver without packages")
     version = driver.loaded_version or driver.userspace_version
-    said = "; ".join((f"{words} {version} is installed and loaded", *tell_updates(facts)))
-    return DriverState("current", is_fault=False, evidence=said, way_out="")
+    evidence = "; ".join((f"{words} {version} is installed and loaded", *tell_updates(facts)))
+    return DriverState("current", is_fault=False, evidence=evidence, way_out="")
 
 
 # In the order in which they must be solved: nothing is installed while dpkg is broken, no reboot before the next kernel
@@ -415,5 +423,5 @@ _CONTAINED_STATES = {
         "nvidia-smi refuses",
     )
 }
-# What no other way to a driver excuses: whoever brings it, the GPU does not compute now.
+# What no other way to a driver excuses: no matter what brings it, the GPU does not compute now.
 _PROVEN_STATES = {name: STATES[name] for name in ("nouveau", "nvidia-smi refuses")}

@@ -198,7 +198,7 @@ def _sources_gone(facts: Facts) -> tuple[str, ...]:
 
 def _say_no_headers(facts: Facts, kernel: str) -> str:
     """The archives keep headers of the newest kernels only, so that a kernel goes together with its headers."""
-    flavour, said = flavour_of(kernel), f"no list of apt has {headers_for(kernel)}"
+    flavour, sentence = flavour_of(kernel), f"no list of apt has {headers_for(kernel)}"
     newer = (f"linux-image-{flavour}", f"{HEADERS}-{flavour}") if flavour else ()
     if is_of_proxmox(kernel):
         newer = ("proxmox-default-kernel", "proxmox-default-headers")
@@ -207,7 +207,7 @@ def _say_no_headers(facts: Facts, kernel: str) -> str:
         ways.append(f"sudo apt-get update && sudo apt-get install {' '.join(map(quote, newer))}, and boot that kernel")
     if other := other_kernel(facts, kernel):
         ways.append(f"boot {other}, which has a module")
-    return f"{said}: {'; or '.join(ways) or 'sudo apt-get update, and look again'}"
+    return f"{sentence}: {'; or '.join(ways) or 'sudo apt-get update, and look again'}"
 
 
 def _without_prebuilt(facts: Facts, kernel: str) -> str:
@@ -222,8 +222,8 @@ def _without_prebuilt(facts: Facts, kernel: str) -> str:
         ways.append(f"compile it here: sudo apt-get install {' '.join(map(quote, compiled))}")
     ready = f"linux-modules-nvidia-{driver.name}-{kernel}"
     if lacks_package(facts, ready):
-        said = f"no list of apt has {ready}: "
-        return said + ("; or ".join(ways) or "sudo apt-get update, and look again, or boot another kernel")
+        sentence = f"no list of apt has {ready}: "
+        return sentence + ("; or ".join(ways) or "sudo apt-get update, and look again, or boot another kernel")
     return "; or ".join(ways) or f"install a driver that builds its module for {kernel}"
 
 

@@ -239,7 +239,7 @@ def _describe_age(facts: Facts) -> str:
 
 def _larger_flash(facts: Facts, tmp: Mount) -> list[Mount]:
     """The data file systems on flash of other disks that are larger than the one of /tmp, the largest first. A disk of
-    a virtual machine counts if it is NVMe: what the others are made of cannot be told.
+    a virtual machine counts if it is NVMe: what the others are made of is not known.
     """
     disks = facts.disks.by_name
     found = [

@@ -64,8 +64,8 @@ def choose(facts: Facts, params: Mapping[str, Any]) -> UpdateHold:
     if facts.driver.held:
         evidence.append(f"held by apt-mark, which stays so: {', '.join(facts.driver.held)}")
     updates, unknown = _list_updates(facts, patterns)
-    why_not, untold = _why_not(facts)
-    return UpdateHold(patterns, (*evidence, *unknown, *untold), updates, why_not)
+    why_not, unjudged = _why_not(facts)
+    return UpdateHold(patterns, (*evidence, *unknown, *unjudged), updates, why_not)
 
 
 def _why_not(facts: Facts) -> tuple[str, tuple[str, ...]]:

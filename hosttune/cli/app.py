@@ -82,7 +82,7 @@ def main() -> NoReturn:
     """Run the command line and exit with its status."""
     fill_input()
     for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed by whoever started us (>&-); what is opened here is not handed on
+        if getattr(sys, name) is None:  # closed by our parent (>&-); what is opened here is not handed on
             setattr(sys, name, open("/dev/null", "w", encoding="utf-8"))  # noqa: SIM115, PTH123 - until the end
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
@@ -91,7 +91,7 @@ def main() -> NoReturn:
     collect_seldom()
     try:
         status = run(sys.argv[1:])
-    except KeyboardInterrupt:  # once more, while the first one is told
+    except KeyboardInterrupt:  # once more, while the first one is reported
         status = INTERRUPTED
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback of the very end

@@ -110,14 +110,14 @@ def apply(
             else going_on.do_not_boot
         )
     page = common.open_page(session.reader, look, show)
-    told_trial = on_trial.receipt_blocks(tried, page, session.reader)
+    trial_blocks = on_trial.receipt_blocks(tried, page, session.reader)
     if show.is_json:
         common.write_json(mask_data(receipt_to_json(receipt) | on_trial.receipt_json(tried, session.reader)))
     else:
         chosen = profile_text(session)
         left, volatile = plan.findings, volatile_root(session.facts)
-        why = "" if told_trial or receipt.stopped or reboot else why_applied(plan, receipt)
-        more: dict[str, Any] = {"left": left, "trial": told_trial, "volatile": volatile, "why_status": why}
+        why = "" if trial_blocks or receipt.stopped or reboot else why_applied(plan, receipt)
+        more: dict[str, Any] = {"left": left, "trial": trial_blocks, "volatile": volatile, "why_status": why}
         common.say(receipt_report(receipt, page, chosen=chosen, **more))
     status = on_trial.status_of_trial(tried, applied_status(plan, receipt))
     status = common.conclude_run("apply", writer, receipt, status)

@@ -87,7 +87,7 @@ def _take_back(look: HostOptions, run: str, reason: str, *, is_cut_off: bool = F
 
 
 def _look(look: HostOptions, run: str) -> TrialEnd | None:
-    """Compare with before until it can be told, and do what was agreed: confirm, take back, or only tell."""
+    """Compare with before until that is decided, and do what was agreed: confirm, roll back, or only report."""
     from hosttune.actions.trial.clock import announce
     from hosttune.actions.trial.standing import GRACE_S, LATER_SMI_S, await_health
     from hosttune.actions.trial.state import TrialState, read_trial
@@ -114,19 +114,19 @@ def _look(look: HostOptions, run: str) -> TrialEnd | None:
             now=time.monotonic,
             grace_s=GRACE_S if trial.state is TrialState.THIS_BOOT else _LIVE_GRACE_S,
         )
-        told = "; ".join(one.sentence for one in judged.losses if one.is_known)
+        losses = "; ".join(one.sentence for one in judged.losses if one.is_known)
         if trial.record.by is not Confirmer.HEALTH:
             if _left_s(writer, run):
-                how = f"something is not as before: {told}" if told else "this host is as before"
+                how = f"something is not as before: {losses}" if losses else "this host is as before"
                 announce(writer, clean(f"{how}; run {run} is rolled back, unless: sudo hosttune confirm {quote(run)}"))
             return None
         if not judged.is_healthy:
-            return _take_back(look, run, f"not as before: {told or 'it could not be determined'}")
+            return _take_back(look, run, f"not as before: {losses or 'it could not be determined'}")
         with _open_for_return(look) as (session, writer):
             now = read_trial(writer)
             if now is None or now.run != run or now.state is not trial.state or now.record.made_s == 0:
                 return None
-            if not look_for_losses(session, now, smi_s=LATER_SMI_S):  # whoever had the lock may have changed something
+            if not look_for_losses(session, now, smi_s=LATER_SMI_S):  # who had the lock may have changed something
                 return confirm(session, writer, now, progress, WHO_BY_HEALTH)
 
 

@@ -10,7 +10,7 @@ from hosttune.frozen import frozen
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# What a placeholder stands for, where a shell can complete it.
+# What a placeholder means, where a shell can complete it.
 FILES = frozenset({"FILE", "DIR", "RECORD", "PLAN", "A", "B", "OLD", "NEW", "RECORD|DIR"})
 RULES = frozenset({"RULE"})
 

@@ -212,8 +212,8 @@ def tell_trial(reader: Reader) -> None:
     if trial is not None and trial.state.is_open:
         from hosttune.views.trial import standing_words
 
-        told = standing_words(trial, reader.now())
-        tell(f"hosttune: run {trial.run} is {told}; to keep it: sudo {spell_program()} confirm")
+        words = standing_words(trial, reader.now())
+        tell(f"hosttune: run {trial.run} is {words}; to keep it: sudo {spell_program()} confirm")
 
 
 def tell_idle(session: Session, plan: Plan, *, everything: bool) -> None:
@@ -356,7 +356,7 @@ def tell(text: str) -> None:
 
 def conclude_run(command: str, writer: Writer, receipt: Receipt, status: int) -> int:
     """The exit status of a run: that of the signal that stopped it, else `status`. Where its terminal went away, the
-    next login is told what became of it.
+    next login reads what became of it.
     """
     import signal
 

@@ -50,7 +50,7 @@ def confirm(
         page = common.open_page(session.reader, look, show)
         trial = require_confirmable(session, writer, run)
         if trial is None:
-            common.tell(f"hosttune: run {run} is not on trial: it stands")
+            common.tell(f"hosttune: run {run} is not on trial: it stays")
             if show.is_json:
                 common.write_json(make_document(trial_json(None)))
             return 0

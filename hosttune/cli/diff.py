@@ -246,8 +246,8 @@ def _read_saved_side(data: dict[str, Any], path: str) -> Side:
     from hosttune.views.comparison import Side
 
     hosts = data["hosts"]
-    told = next((one for one in hosts if isinstance(one, dict)), {})  # each host says which hosttune it was
-    if wrong := other_format({"tool_version": told.get("tool_version"), "format_version": data.get("format_version")}):
+    own = next((one for one in hosts if isinstance(one, dict)), {})  # each host says which hosttune it was
+    if wrong := other_format({"tool_version": own.get("tool_version"), "format_version": data.get("format_version")}):
         raise HosttuneError(f"{path}: format_version: {wrong[0]}", hint=wrong[1])
     if len(hosts) != 1 or not isinstance(hosts[0], dict):
         raise HosttuneError(f"{path}: holds {len(hosts)} hosts", hint="diff takes one on each side: check them singly")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 TROUBLE = 2
 INTERRUPTED = 130  # 128 + SIGINT, as shells report it
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)  # of an open stream; with a file it is told by its name
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)  # of an open stream; with a file the name is shown
 
 
 def collect_seldom() -> None:
@@ -31,7 +31,7 @@ def collect_seldom() -> None:
 
 
 def run_command(act: Callable[[], int], *, debug: bool = False) -> int:
-    """The exit status of a command; an error is told on standard error, without a traceback unless `debug`."""
+    """The exit status of a command; an error is printed to standard error, without a traceback unless `debug`."""
     try:
         return act()
     except SystemExit as end:

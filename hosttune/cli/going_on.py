@@ -84,7 +84,7 @@ def describe_intent(plan: Plan, planned: TrialPlan | None = None) -> Lines:
         return Lines("Reboot", (Say("Nothing of this waits for a boot: hosttune will not boot this host."),))
     text = (
         f"hosttune will boot this host at most {say_count(boots, 'time')}, and go on after it by itself, with what "
-        "this policy wants and risks no more than this plan. Where it stands: sudo hosttune status"
+        "this policy wants and risks no more than this plan. Its state: sudo hosttune status"
     )
     return Lines("Reboot", (Say(text),))
 
@@ -144,14 +144,14 @@ def arrange_boot(
     try:
         first = receipt.part_of or receipt.run_id
         leave(writer, words, "\n".join(covered), receipt.reboot_reasons, max(1, boots_of(plan)), first)
-    except HosttuneError as error:  # what was made is told all the same
+    except HosttuneError as error:  # what was made is reported all the same
         tell(f"hosttune: this host is not booted: {error.message}")
         return refuse_boot
     return partial(_boot, session, writer)
 
 
 def _may_boot(session: Session, writer: Writer, receipt: Receipt) -> bool:
-    """Whether a boot makes nothing worse; where it does, that is told."""
+    """Whether a boot makes nothing worse; if it does, that is reported."""
     from hosttune.actions.gate.ready import at_work, list_jobs
     from hosttune.cli.common import tell
     from hosttune.facts.storage.lasting import why_nothing_lasts
@@ -172,7 +172,7 @@ def _may_boot(session: Session, writer: Writer, receipt: Receipt) -> bool:
 
 
 def _boot_on_trial(session: Session, writer: Writer, trial: TrialRun) -> int:
-    """Boot for what is on trial, once what is in force at once is confirmed by whoever does. Does not come back then;
+    """Boot for what is on trial, once what is in force at once is confirmed. Does not come back then;
     1 where the run goes back before.
     """
     from hosttune.actions.journal.interrupted import trial_of
@@ -212,8 +212,8 @@ def _boot(session: Session, writer: Writer, run: str = "") -> int:
 
     with hold_lock(wait_s=LOCK_S):  # who confirms holds it for a moment
         state, trial = read_state(writer), trial_of(writer)
-        stands = (trial is not None and trial.run == run) if run else (state is not None and state.goes_on)
-        if not stands:
+        is_current = (trial is not None and trial.run == run) if run else (state is not None and state.goes_on)
+        if not is_current:
             tell("hosttune: this host is not booted: another run came between; see: sudo hosttune history")
             return 1
         blockers = reboot_obstacles(faults_of(session, writer))  # the wait for a confirmation may have been long

@@ -48,11 +48,11 @@ def health(
         return _learn_health(look, show, within)
     if look.root is not None or look.host or sys.stdout is not sys.__stdout__:
         return _in_a_line(partial(_judge_health, look, show, within), show)
-    return _in_a_line(partial(_told_apart, look, show, within), show)
+    return _in_a_line(partial(_show_health, look, show, within), show)
 
 
 def _in_a_line(act: Callable[[], int], show: ShowHealth) -> int:
-    """The exit status of `act`; who reads a line is told in one that the host was not looked at."""
+    """The exit status of `act`; who reads one line gets one that says that the host was not checked."""
     from hosttune.cli.common import say
     from hosttune.views.health import health_line, health_status, no_health
 
@@ -66,7 +66,7 @@ def _in_a_line(act: Callable[[], int], show: ShowHealth) -> int:
         return health_status(unseen, show.format.value)
 
 
-def _told_apart(look: SomeRules, show: ShowHealth, within: str) -> int:
+def _show_health(look: SomeRules, show: ShowHealth, within: str) -> int:
     """By a child: what comes before and after the rules looks at this host, too, and may hang in the kernel there."""
     from hosttune.cli.ending import run_command
     from hosttune.host.apart import run_apart
@@ -138,8 +138,8 @@ def _learn_health(look: SomeRules, show: ShowHealth, within: str) -> int:
     own = Facts(LiveReader())
     refuse_unlike(session, own)
     learned = learn(session)
-    told = learned_text(learned, found, is_sibling=is_sibling(learned, own))
-    deliver(write_learned(learned) if show.format is HealthFormat.JSON else told, show.output)
+    text = learned_text(learned, found, is_sibling=is_sibling(learned, own))
+    deliver(write_learned(learned) if show.format is HealthFormat.JSON else text, show.output)
     return 0
 
 

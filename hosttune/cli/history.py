@@ -23,8 +23,8 @@ def history(look: TargetOptions, show: ShowReport) -> int:
     journal = read_journal(reader)
     trial = trial_of(reader)
     if show.is_json:
-        told = trial_json(trial, now=reader.now()) if trial else None
-        deliver(dump_json(mask_data(history_json(journal, still_back(journal, reader), told))), show.output)
+        document = trial_json(trial, now=reader.now()) if trial else None
+        deliver(dump_json(mask_data(history_json(journal, still_back(journal, reader), document))), show.output)
     else:
         words = {trial.run: standing_words(trial, reader.now())} if trial else {}
         receipts = {run: path_of(run) for run in kept_receipts(reader)}

@@ -40,7 +40,7 @@ def run_measured(page: Page, about_s: float, bench: Callable[[Callable[[str], No
 
 
 def keep_result(save: Callable[[], None]) -> None:
-    """Keep what was found; where that cannot be, say so: it was measured and told all the same."""
+    """Keep what was found; where that cannot be, say so: it was measured and printed all the same."""
     from hosttune.cli.common import tell
     from hosttune.errors import HosttuneError
 

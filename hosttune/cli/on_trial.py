@@ -93,9 +93,9 @@ def wants_hint(plan: Plan, reader: Reader) -> bool:
 
 def planned_json(planned: TrialPlan | None) -> dict[str, Any]:
     """The key `trial` of a plan; nothing without a trial."""
-    from hosttune.views.trial import planned_json as told
+    from hosttune.views.trial import planned_json as encode
 
-    return {"trial": told(planned)} if planned else {}
+    return {"trial": encode(planned)} if planned else {}
 
 
 def is_promised(planned: TrialPlan, asked: AskedTrial) -> bool:

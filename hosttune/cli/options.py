@@ -25,7 +25,7 @@ class Described:
 
     @property
     def shown(self) -> str:
-        """As whoever types it knows it: `--policy`, `RUN`; empty where it has no name of its own."""
+        """As it is typed: `--policy`, `RUN`; empty where it has no name of its own."""
         spelled = next((name for name in self.names if name.startswith("--")), "")
         return spelled or str(self.more.get("metavar") or "").strip("[].")
 

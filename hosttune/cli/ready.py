@@ -80,7 +80,7 @@ def ready(
             state = _bring_to_plan(look, writer, tell_metrics, go_on=go_on)
             if not state.goes_on:
                 remove(writer)
-    except (HosttuneError, UnknownFact) as error:  # no one is there to whom it could be said; what is kept stays
+    except (HosttuneError, UnknownFact) as error:  # no one is there to read it; what is kept stays
         looked_at = ReadyState(Standing.WORKING, now, clean(""), at=int(writer.now()))
         state = not_ready(looked_at, "hold", sentence_of(error))
         tell_state(writer, state)

@@ -75,7 +75,7 @@ def source_of(rule: Rule, reader: Reader) -> str:
     name = f"rules/{rule.domain}/{rule.id}.yaml"
     text = own_file(name)
     if text is None:
-        raise HosttuneError(f"{rule.id}: its file is not here", hint="it lies in a checkout of hosttune")
+        raise HosttuneError(f"{rule.id}: its file is not here", hint="it is in a checkout of hosttune")
     cases = checkout_text(f"tests/rules/{rule.id}.yaml")
     below = f"\n# tests/rules/{rule.id}.yaml\n{cases}" if cases else "\n# Its cases lie in a checkout of hosttune.\n"
     return f"# hosttune/{name}\n{text.decode()}{below}"

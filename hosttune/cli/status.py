@@ -85,10 +85,14 @@ def status(
     trial = look_at_trial(reader, partial(open_way_back, HostOptions()), wait=wait)
     state, boot = read_state(reader), boot_id(reader)
     now = read_outlook(state, boot, gate_units(reader))
-    is_told = state is not None and state.boot_id == boot
-    gap = missing_metrics(reader, state, lambda rows: render_metrics(READY_METRICS, rows)) if state and is_told else ""
+    is_this_boot = state is not None and state.boot_id == boot
+    gap = (
+        missing_metrics(reader, state, lambda rows: render_metrics(READY_METRICS, rows))
+        if state and is_this_boot
+        else ""
+    )
     if show.is_json:
-        kept = state_to_json(state) | {"this_boot": is_told, "metrics": gap} if state else {"format_version": 1}
+        kept = state_to_json(state) | {"this_boot": is_this_boot, "metrics": gap} if state else {"format_version": 1}
         more = {"trial": mask_data(trial.to_json())} if trial.is_any else {}
         write_json(kept | {"is_open": now.is_open, "now": now.sentence} | more)
     else:

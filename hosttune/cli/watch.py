@@ -152,7 +152,7 @@ def _watch_replay(path: str, wish: WatchOptions) -> WatchEnd:
 
 def _report(seen: WatchEnd, show: DisplayOptions, output: str | None, plot: str | None) -> None:
     """To standard error for a command, which owns standard output; else to standard output, or to a file. A command
-    has run by now: what goes wrong here is told, and does not change its status."""
+    has run by now: what goes wrong here is reported, and does not change its status."""
     from hosttune.cli.common import open_page, say, tell, tell_lines
     from hosttune.codec import dump_json
     from hosttune.errors import HosttuneError

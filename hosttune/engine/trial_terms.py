@@ -1,4 +1,4 @@
-"""What whoever asks for a trial says of it: how long, and who confirms. Pure."""
+"""The terms of a trial, as it was asked for: how long, and who confirms. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _UNITS_S = {"s": 1, "m": 60, "h": 3600}
 
 @frozen
 class TrialTerms:
-    """What whoever asks for a trial says of it."""
+    """The terms of a trial, as it was asked for."""
 
     within_s: int  # for each part: what takes effect now, and what takes effect at the next boot; monotonic seconds
     by: Confirmer = Confirmer.OPERATOR

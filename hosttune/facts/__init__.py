@@ -119,14 +119,14 @@ class Facts(
     def prefetch(self, subjects: Iterable[str]) -> None:
         """Start collecting those of these subjects that wait for other programs, so that they do so side by side.
 
-        Nothing waits here: whoever touches such a fact waits for it.
+        Nothing waits here: who touches such a fact waits for it.
         """
         for name in sorted(SLOW & set(subjects)):
             threading.Thread(target=self._touch, args=(name,), daemon=True).start()
 
     def _touch(self, name: str) -> None:
         started = time.perf_counter()
-        with suppress(Exception):  # whoever touches the fact next meets the same error where it can be told
+        with suppress(Exception):  # who touches the fact next meets the same error where it can be reported
             complete(getattr(self, name))
             self.seconds[name] = time.perf_counter() - started
 

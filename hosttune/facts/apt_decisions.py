@@ -102,8 +102,8 @@ def _find_decisions(facts: Facts, is_wanted: Callable[[str], bool], *, with_hold
 
 def join_decisions(decisions: Iterable[AptDecision]) -> AptDecision | None:
     """All of them as one; None where there is none."""
-    told = tuple(decisions)
-    return AptDecision("; ".join(one.what for one in told), "\n".join(one.undo for one in told)) if told else None
+    every = tuple(decisions)
+    return AptDecision("; ".join(one.what for one in every), "\n".join(one.undo for one in every)) if every else None
 
 
 def _parse_number(name: str) -> str:
@@ -140,9 +140,9 @@ def _list(names: list[str]) -> str:
 def _find_pins(facts: Facts, is_wanted: Callable[[str], bool]) -> list[AptDecision]:
     """The pins below 0 that take effect. apt-cache(8) shows which packages and archives have such a priority, and not
     by which stanza."""
-    told = ask_apt(facts.reader, POLICY)
-    away = [name for name in pinned_away(told) if is_wanted(name)][:_MOST_PINNED]
-    archives = [release for release, priority in releases_in(told) if priority < 0]
+    answer = ask_apt(facts.reader, POLICY)
+    away = [name for name in pinned_away(answer) if is_wanted(name)][:_MOST_PINNED]
+    archives = [release for release, priority in releases_in(answer) if priority < 0]
     below = [pin for pin in facts.apt.pins if pin.priority < 0]
     general = [pin for pin in below if pin.is_general and any(map(pin.fits_archive, archives))]
     named = {pin.place: pin for name in away for pin in below if not pin.is_general and pin.names(name)}
@@ -206,14 +206,14 @@ def nvidia_without_list(facts: Facts) -> AptDecision | None:
     return AptDecision(what, "sudo apt-get update, and solve what it says of that archive")
 
 
-def way_to_sources(facts: Facts, said: str) -> str:
-    """What makes apt's sources readable again, by what apt or a program that asks it said; empty where they are not the
+def way_to_sources(facts: Facts, words: str) -> str:
+    """What makes apt's sources readable again, by the words of apt or of who asks it; empty where they are not the
     trouble. Two lines of one archive with two keys are one: NVIDIA's keyring package brings a line of its own beside
     the one that an older guide had people write."""
-    if "The list of sources could not be read" not in said:
+    if "The list of sources could not be read" not in words:
         return ""
     mend = "sudo apt-get update names the line that apt cannot read: mend it"
-    if match := _CONFLICT.search(said):
+    if match := _CONFLICT.search(words):
         found = attempt(lambda: [one.place for one in facts.apt.sources if one.value.startswith(match[1])])
         places = f": {', '.join(found)}" if isinstance(found, list) and found else ""
         kept = "one with /usr/share/keyrings/cuda-archive-keyring.gpg"

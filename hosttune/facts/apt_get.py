@@ -1,4 +1,4 @@
-"""What apt-get would do, and how it is asked and told to: argument lists and parsers (apt-get(8), option -s)."""
+"""What apt-get would do, and how it is asked and run: argument lists and parsers (apt-get(8), option -s)."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class PackageStep(Fact):
 
 @frozen
 class Transaction(Fact):
-    """What apt-get said that it would do, or why it would not (`error`, its own words).
+    """What apt-get would do, or why it would not (`error`, its own words).
 
     `old` says of each package that would be replaced or removed where its present version can be had: `archive`,
     `cache` (of downloaded packages) or `nowhere`; a name without an entry was not asked for.
@@ -133,9 +133,9 @@ def check() -> tuple[str, ...]:
     return ("apt-get", "-q", "-o", f"DPkg::Lock::Timeout={LOCK_WAIT_S}", "check")
 
 
-def is_locked(said: str) -> bool:
+def is_locked(text: str) -> bool:
     """Whether apt-get gave up because another package manager held a lock for all of LOCK_WAIT_S."""
-    return "Could not get lock" in said
+    return "Could not get lock" in text
 
 
 def ask_policy(names: Iterable[str]) -> tuple[str, ...]:
@@ -239,8 +239,8 @@ def parse_restarts(needrestart: str) -> tuple[str, ...]:
 
 def parse_errors(stderr: str, status: int) -> tuple[str, ...]:
     """The errors of a run that failed, one at least."""
-    said = tuple(line for line in stderr.splitlines() if line.startswith("E: "))
-    return said or (f"E: apt-get ended with status {status}",)
+    lines = tuple(line for line in stderr.splitlines() if line.startswith("E: "))
+    return lines or (f"E: apt-get ended with status {status}",)
 
 
 def download_bytes(print_uris: str) -> int:
@@ -270,18 +270,18 @@ def parse_unmet(stdout: str) -> tuple[str, ...]:
 def parse(lines: Iterable[str]) -> Transaction:
     """A transaction from the lines that `find_relevant_lines` and `parse_errors` keep; others are passed over."""
     steps: dict[str, PackageStep] = {}
-    said, down = [], []
+    errors, down = [], []
     for line in lines:
         if match := _INSTALL.match(line):
             steps[match[1]] = PackageStep(match[1], match[2] or "", match[3], (match[4] or "").strip())
         elif match := _REMOVE.match(line):
             steps[match[1]] = PackageStep(match[1], match[2] or "", "")
         elif line.startswith("E: "):
-            said.append(line.removeprefix("E: "))
+            errors.append(line.removeprefix("E: "))
         elif line.startswith(_DOWN):
             down.append(line.removeprefix(_DOWN))
     ordered = tuple(steps[name] for name in sorted(steps))
-    return Transaction(ordered, error="; ".join(said), downgraded=tuple(down))
+    return Transaction(ordered, error="; ".join(errors), downgraded=tuple(down))
 
 
 def get_upstream(version: str) -> str:

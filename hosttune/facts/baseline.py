@@ -84,7 +84,7 @@ class Baseline(Fact):
     lost: tuple[str, ...]  # sentences for the parts that are less than they were
     counters: tuple[Growth, ...]  # those of this machine that were learned
     slots: tuple[str, ...]  # where its GPUs were: 0000:1b:00.0
-    whose: str  # what stands for the host that it was learned of: it, or the name of a sibling
+    whose: str  # the host that it was learned of: this one, or the name of a sibling
 
     @property
     def is_learned(self) -> bool:

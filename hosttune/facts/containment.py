@@ -29,7 +29,7 @@ INITIAL: Mapping[str, str] = {
     "time": "time:[4026531834]",
 }
 FIRST_MOUNTS = "mnt:[4026531832]"  # fixed since Linux 6.18; before, any number
-# A mark, the container manager it stands for (empty: the file's content names it), most telling first.
+# A mark, the container manager it means (empty: the file's content names it), most telling first.
 _MARKS = (
     ("/var/run/secrets/kubernetes.io", "kubernetes"),
     ("/run/systemd/container", ""),
@@ -110,8 +110,8 @@ def decide(seen: ContainmentMarks) -> ContainmentDecision:
         sentence = f"{reason} is not the host's first one ({', '.join(INITIAL[name] for name in own)}): a container"
     else:
         sentence = "mounts and host name are a container's own, though it shares the host's processes"
-    said = lazy(lambda: (sentence, *(f"{mark} says {manager}" for mark, manager in seen.marks)))
-    return ContainmentDecision(True, lazy(_find_manager, seen), said)
+    evidence = lazy(lambda: (sentence, *(f"{mark} says {manager}" for mark, manager in seen.marks)))
+    return ContainmentDecision(True, lazy(_find_manager, seen), evidence)
 
 
 def _find_manager(seen: ContainmentMarks) -> str:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from hosttune.facts import Facts
 
-    _Told: TypeAlias = Iterable[tuple[str, float, tuple[str, ...]]]  # name, amount, things: as of a Part
+    _Amounts: TypeAlias = Iterable[tuple[str, float, tuple[str, ...]]]  # name, amount, things: as of a Part
 
 GPUS = "GPUs"
 _GIB = 1 << 30
@@ -51,7 +51,7 @@ def list_parts(facts: Facts) -> tuple[tuple[Part, ...], Mapping[str, UnknownFact
     unread: dict[str, UnknownFact] = {}
     for kind, tell in _PARTS.items():
         try:
-            found += [part for told in tell(facts) if (part := Part(kind, *told)).amount]
+            found += [part for row in tell(facts) if (part := Part(kind, *row)).amount]
         except UnknownFact as error:
             unread[kind] = error
     return tuple(found), unread
@@ -73,34 +73,34 @@ def _read_counters(facts: Facts) -> tuple[Counter, ...]:
     return keep_known(lambda tell: tell(facts), _COUNTERS)
 
 
-def _list_things(name: str, things: Iterator[str]) -> _Told:
+def _list_things(name: str, things: Iterator[str]) -> _Amounts:
     listed = tuple(things)
     yield name, len(listed), listed
 
 
-def _list_gpus(facts: Facts) -> _Told:
+def _list_gpus(facts: Facts) -> _Amounts:
     return _list_things(GPUS, (gpu.slot for gpu in facts.gpus.devices))
 
 
-def _list_disks(facts: Facts) -> _Told:
+def _list_disks(facts: Facts) -> _Amounts:
     """Those of the machine itself: what a cloud or an array lends comes and goes."""
     own = (disk for disk in facts.disks.all if disk.kind == "disk" and not disk.is_virtual and not disk.is_removable)
     return _list_things("disks", (disk.name for disk in own if disk.transport not in {"usb", "virtio"}))
 
 
-def _list_ports(facts: Facts) -> _Told:
+def _list_ports(facts: Facts) -> _Amounts:
     for port in facts.rdma.ports:
         if port.is_active and not port.is_function:
             yield f"Gb/s of {port.name}", port.rate_gbps, ()
 
 
-def _list_cards(facts: Facts) -> _Told:
+def _list_cards(facts: Facts) -> _Amounts:
     for card in facts.network.cards:
         if card.is_up and card.speed_mbps > 0 and not card.is_function:
             yield f"Gb/s of {card.name}", card.speed_mbps / 1000, ()
 
 
-_PARTS: Mapping[str, Callable[[Facts], _Told]] = {
+_PARTS: Mapping[str, Callable[[Facts], _Amounts]] = {
     GPUS: _list_gpus,
     "memory": lambda facts: [("GiB of memory", as_sold(facts.memory.total_bytes, 16) // _GIB, ())],
     "cores": lambda facts: [("CPU cores", facts.cpu.cores, ())],

@@ -146,21 +146,21 @@ def _find_shipping_package(reader: Reader, path: str) -> str | None:
     """The package that ships a file, empty for none, None where dpkg cannot be asked. Packages of before the merge of
     /lib into /usr name the other path.
     """
-    was_told = False
+    is_known = False
     for name in dict.fromkeys((path, path.removeprefix("/usr"))):
         answer = reader.query(("dpkg-query", "--search", name))
         if not isinstance(answer, Completed) or answer.status not in {0, 1}:  # 1: no package has it
             continue
-        was_told = True
+        is_known = True
         rows = (row for row in answer.text.splitlines() if not row.startswith("diversion by "))
         if row := next(rows, ""):
             return re.split("[:,]", row, maxsplit=1)[0].strip()
-    return "" if was_told else None
+    return "" if is_known else None
 
 
 def _find_configuring_package(reader: Reader, path: str, text: bytes | None) -> str:
     """The package that brings a file of /etc as configuration, and whether it is still what the package brings: of a
-    text that was not read (None) that is not said.
+    text that was not read (None) that stays open.
     """
     found = _read_conffiles(cast("Hashable", reader)).get(path)
     if found is None:

@@ -86,8 +86,8 @@ def _ask_gate(reader: Reader, path: str) -> tuple[int, str]:
         return -1, f"gave no answer: {why_no_answer(answer)}"
     if answer.status in {0, 1}:
         return answer.status, _first_line(answer.text) if answer.status else ""
-    said = _first_line(answer.errors) or _first_line(answer.text)
-    return -1, f"ended with status {answer.status}" + (f": {said}" if said else "")
+    sentence = _first_line(answer.errors) or _first_line(answer.text)
+    return -1, f"ended with status {answer.status}" + (f": {sentence}" if sentence else "")
 
 
 def _why_not_run(reader: Reader, path: str, place: str, stat: Stat) -> str:

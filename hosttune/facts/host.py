@@ -157,9 +157,9 @@ def _has_systemd(reader: Reader) -> bool:
 
 def _boot_loader(reader: Reader, facts: Facts) -> str:
     """What booted says so itself where the firmware is UEFI; else the files that the boot loaders read."""
-    said = reader.read(f"{VARIABLES}/LoaderInfo-{_LOADER}")
-    if isinstance(said, bytes):
-        name = efi_text(said).lower()
+    loader_info = reader.read(f"{VARIABLES}/LoaderInfo-{_LOADER}")
+    if isinstance(loader_info, bytes):
+        name = efi_text(loader_info).lower()
         return next((loader for loader in ("systemd-boot", "grub") if name.startswith(loader)), "unknown")
     names = frozenset(names_in(reader, "/boot"))
     if any(isinstance(reader.stat(f"/boot/{folder}/grub.cfg"), Stat) for folder in names & {"grub", "grub2"}):

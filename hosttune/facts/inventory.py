@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from hosttune.facts.storage.mounts import Mount
 
 NO_DRIVER = "none loaded"
-UNTOLD_DRIVER = "in a version that is not known"  # sysfs names it, and /proc/driver/nvidia is not there: a container
+UNKNOWN_DRIVER = "in a version that is not known"  # sysfs names it, and /proc/driver/nvidia is not there: a container
 UNKNOWN = "unknown"
 _BIOS = "/sys/class/dmi/id/bios_version"
 _GIB = 1 << 30
@@ -107,7 +107,7 @@ def _describe_loaded(facts: Facts) -> str:
 
 
 def _without_version(facts: Facts) -> str:
-    return UNTOLD_DRIVER if "nvidia" in facts.gpus.drivers else NO_DRIVER
+    return UNKNOWN_DRIVER if "nvidia" in facts.gpus.drivers else NO_DRIVER
 
 
 def _fill_table(table: Mapping[str, Callable[[Facts], str]], facts: Facts) -> dict[str, str]:

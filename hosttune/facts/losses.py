@@ -71,7 +71,7 @@ class HostStanding:
 
 @frozen
 class Loss:
-    """One thing that stood before. Not `is_known`: it could not be looked at any more, which is told and is no loss."""
+    """One thing that was there before. Not `is_known`: it could not be checked any more: reported, and not a loss."""
 
     aspect: Aspect
     name: str
@@ -169,11 +169,11 @@ def _match_slots(before: HostStanding, after: HostStanding) -> Mapping[str, str]
 def _find_losses(one: Sign, now: Sign | None, after: HostStanding, expected: str) -> list[Loss]:
     if now is None:
         why = next((gone for gone in after.unseen if gone.aspect is one.aspect and gone.name in {"", one.name}), None)
-        said = _describe_sign(_GONE, one)
+        sentence = _describe_sign(_GONE, one)
         if why is None:
-            return [Loss(one.aspect, one.name, said)]
+            return [Loss(one.aspect, one.name, sentence)]
         if one.aspect in _SILENT:
-            return [Loss(one.aspect, one.name, f"{said}: {why.reason}", is_final=why.is_stuck)]
+            return [Loss(one.aspect, one.name, f"{sentence}: {why.reason}", is_final=why.is_stuck)]
         return [_not_known(one.aspect, one.name, why.reason)]
     if now.state in {one.state, expected}:
         return []

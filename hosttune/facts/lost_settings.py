@@ -71,7 +71,7 @@ _BARE = regex(r"[A-Za-z0-9][A-Za-z0-9_@-]{0,254}")
 _PUT_AWAY = regex(r"(?i)readme|bac?k(?:up)?$|old$|orig|disabled|off$|save|example|sample|template")
 _ALIAS = regex(r"(?m)^[ \t]*(?:alias|install)[ \t]+([\w-]{1,64})[ \t]")
 _GRUB = FileOrder(GRUB_FOLDER, ".cfg")
-# Arguments that images of distributions leave in /etc/default/grub, and that cost nobody anything.
+# Arguments that images of distributions leave in /etc/default/grub, and that cost nothing.
 _IDLE = frozenset({"quiet", "splash", "console", "nosplash", "rhgb", "vt.handoff"})
 _PROGRAMS = ("coredump.conf", "journald.conf", "logind.conf", "oomd.conf", "sleep.conf", "system.conf")
 
@@ -174,7 +174,7 @@ def _is_lost(one: Placed, settings: tuple[Placed, ...], facts: Facts) -> bool:
 def _find_unread(facts: Facts) -> Iterator[LostFile]:
     """/etc/sysctl.conf where nothing reads it, without what another file says as well."""
     at_boot = facts.sysctl_at_boot
-    rows = [(key, one) for key, one in at_boot.unread.items() if not _is_said(at_boot[key].settings, one)]
+    rows = [(key, one) for key, one in at_boot.unread.items() if not _is_in_force(at_boot[key].settings, one)]
     if rows:
         settings = tuple(f"{key} = {one.value}" for key, one in rows)
         lines = tuple(one.line for _, one in rows)
@@ -341,8 +341,8 @@ def _find_unknown_sysctls(reader: Reader, facts: Facts) -> Iterator[LostFile]:
 def _find_rc_local(reader: Reader, facts: Facts) -> Iterator[LostFile]:
     """systemd-rc-local-generator(8) takes /etc/rc.local only if it is executable."""
     stat, rows = reader.stat(RC_LOCAL), hint(reader, RC_LOCAL).splitlines()
-    said = [row for row in rows if row.strip() and not row.lstrip().startswith("#") and row.split()[0] != "exit"]
-    if said and isinstance(stat, Stat) and not stat.mode & 0o111 and facts.file_owners[RC_LOCAL].decides:
+    commands = [row for row in rows if row.strip() and not row.lstrip().startswith("#") and row.split()[0] != "exit"]
+    if commands and isinstance(stat, Stat) and not stat.mode & 0o111 and facts.file_owners[RC_LOCAL].decides:
         way_out = f"read it; then, if it is meant: sudo chmod 755 {RC_LOCAL}\nif it is not: remove it"
         why, owner = "it is not executable, so systemd does not run it", facts.file_owners[RC_LOCAL].name
         yield LostFile(RC_LOCAL, (), (), owner, "", "", False, RC_LOCAL, why=why, way_out=way_out)
@@ -353,11 +353,11 @@ def _find_dropped_arguments(reader: Reader, facts: Facts) -> Iterator[LostFile]:
     Images and installers bring such files, which no package has (hetzneronline/installimage#39); so each counts, but
     for arguments that the later file gives another value.
     """
-    files, told = attempt(read_files, reader), attempt(arguments_of, reader)
-    if not isinstance(files, tuple) or not isinstance(told, Arguments):
+    files, arguments = attempt(read_files, reader), attempt(arguments_of, reader)
+    if not isinstance(files, tuple) or not isinstance(arguments, Arguments):
         return
-    kept = {_key_of(one) for one in told.all}
-    for last in told.afresh:
+    kept = {_key_of(one) for one in arguments.all}
+    for last in arguments.afresh:
         before = [one for one in files if one[0] < last.path]  # grub, then grub.d/*.cfg by name
         rows = [one for one in add_up_arguments(before).default if _key_of(one) not in kept | _IDLE]
         for path in dict.fromkeys(one.path for one in rows):
@@ -403,7 +403,7 @@ def _is_loaded_late(reader: Reader, module: str) -> bool:
     return not any(module in content and "sysctl" in content for _, content in rules)
 
 
-def _is_said(settings: tuple[Placed, ...], one: Placed) -> bool:
+def _is_in_force(settings: tuple[Placed, ...], one: Placed) -> bool:
     return bool(settings) and _is_same(settings[-1].value, one.value)
 
 

@@ -88,8 +88,8 @@ class Packages(Fact):
         version, status = self.entries.get(name, ("", "unknown ok not-installed"))
         want, flag, state = status.split(" ", 2)
         must = "reinst" in flag
-        told = f"{state}{_REINSTALL}" if must else state
-        return Package(name, version, state in _INSTALLED and not must, want == "hold", told)
+        shown = f"{state}{_REINSTALL}" if must else state
+        return Package(name, version, state in _INSTALLED and not must, want == "hold", shown)
 
     @property
     def broken(self) -> tuple[Package, ...]:

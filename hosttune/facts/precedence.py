@@ -68,7 +68,7 @@ def unit_order(folder: str) -> FileOrder:
 
 def find_losers(settings: Sequence[Placed], same: Callable[[str, str], bool]) -> tuple[Placed, ...]:
     """The settings that say something else than the one that counts, the last. What the kernel command line says is
-    always seen by whoever wrote it, and is left out.
+    always seen by its author, and is left out.
     """
     return tuple(one for one in settings[:-1] if one.line and not same(one.value, settings[-1].value))
 
@@ -125,7 +125,7 @@ def way_without(path: str, order: FileOrder, owners: FileOwners) -> str:
 
 
 def way_over(one: Placed, order: FileOrder, owners: FileOwners, line: str) -> str:
-    """What a person does so that a line, as it is told, counts in place of what one file says: an administrator's own
+    """What a person does so that a line, as it is shown, counts in place of what one file says: an administrator's own
     file is edited, that of a package is overridden by another file.
     """
     owner = owners[one.path] if one.line else None

@@ -80,7 +80,7 @@ def is_daemon(process: Process, names: Collection[str]) -> bool:
     return is_of_host(process) and program_of(process) in names
 
 
-def is_untold(process: Process) -> bool:
+def is_nameless(process: Process) -> bool:
     """Whether nothing tells whose process this is, or what it runs: in a record of before, or without root's rights."""
     return process.uid < 0 or (is_of_host(process) and not process.program)
 
@@ -105,7 +105,7 @@ def collect(reader: Reader, facts: Facts) -> Processes:  # noqa: ARG001 - the in
 def _select_by_name(listed: tuple[Process, ...], name: str) -> tuple[Process, ...]:
     short = name[:NAME_LENGTH]
     for one in listed:
-        if one.name[:NAME_LENGTH] == short and is_untold(one):
+        if one.name[:NAME_LENGTH] == short and is_nameless(one):
             raise UnknownFact(
                 f"whether process {one.pid} is {name} cannot be told: that needs root, and no older record"
             )

@@ -30,7 +30,7 @@ def require_sure(answer: Answer[T]) -> T | Absent:
     return answer
 
 
-def not_told(reader: Reader, reason: str) -> UnknownFact:
+def make_unknown(reader: Reader, reason: str) -> UnknownFact:
     """What these files, or this machine, do not tell. Of an image the machine that runs it will."""
     return UnknownFact(OnlyRunning(reason) if reader.persistent_only else reason)
 

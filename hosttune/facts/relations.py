@@ -60,7 +60,7 @@ def _read_paragraph(database: bytes, start: int) -> bytes:
 
 
 def provided_in(database: bytes) -> Mapping[str, tuple[tuple[str, str], ...]]:
-    """What packages provide: name -> (package, version) pairs, the version empty where none is told."""
+    """What packages provide: name -> (package, version) pairs, the version empty if none is named."""
     found: dict[str, list[tuple[str, str]]] = {}
     head = last = 0
     for match in _PROVIDES.finditer(database):

@@ -68,8 +68,8 @@ def failed_by_itself(reader: Reader, *, are_loaded: bool = False) -> Mapping[str
     """
     names = (name for name in failed_units(reader, are_loaded=are_loaded) if not _OF_OTHERS.fullmatch(name))
     failed = list(dict.fromkeys(names))
-    told = read_failures(reader, failed) if failed else {}
-    return {name: unit for name in failed if not _is_by_users(unit := told.get(name, {}))}
+    failures = read_failures(reader, failed) if failed else {}
+    return {name: unit for name in failed if not _is_by_users(unit := failures.get(name, {}))}
 
 
 def _is_by_users(unit: Mapping[str, str]) -> bool:
@@ -134,8 +134,8 @@ def read_gpus(reader: Reader, facts: Facts, smi_s: float) -> Iterator[Found]:
     for row in rows:
         yield Sign(Aspect.GPU, row[5], slot_of(*row.group(1, 2, 3, 4)))
     if not rows:
-        said = (answer.text or answer.errors).strip().splitlines() or ["it printed nothing"]
-        reason = f"nvidia-smi: {said[0]}"
+        lines = (answer.text or answer.errors).strip().splitlines() or ["it printed nothing"]
+        reason = f"nvidia-smi: {lines[0]}"
         yield Unseen(Aspect.GPU, reason)
         yield Unseen(Aspect.FABRIC, reason)
         return

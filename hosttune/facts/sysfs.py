@@ -49,7 +49,7 @@ def _make_plain(path: str) -> str:
 
 
 def _expand_braces(pattern: str) -> list[str] | None:
-    """The patterns without braces that it stands for; None where these are too many: it may mean any path."""
+    """The patterns without braces that it means; None where these are too many: it may mean any path."""
     found = [pattern]
     for _ in range(_MOST_BRACES):
         match = _BRACES.search(found[0])

@@ -183,9 +183,9 @@ def matches_start(pattern: str, name: str) -> bool:
         return True
 
 
-def known_releases(told: Iterable[tuple[Mapping[str, str], int]]) -> Mapping[str, Mapping[str, str]]:
+def known_releases(rows: Iterable[tuple[Mapping[str, str], int]]) -> Mapping[str, Mapping[str, str]]:
     """The archives of `apt-cache policy` by their lines. Raises UnknownFact where there is none."""
-    found = {release["source"]: release for release, _ in told}
+    found = {release["source"]: release for release, _ in rows}
     if not found:
         raise UnknownFact("apt's package lists are missing: sudo apt-get update")
     return found

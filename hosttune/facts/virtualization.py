@@ -133,8 +133,8 @@ def cloud_of(reader: Reader, dmi: Dmi) -> str:
     words = dmi.words + (f" {tag}" if isinstance(tag, str) else "")
     if named := next((name for word, name in _CLOUD_VENDORS if word in words), ""):
         return named
-    said = attempt(read_line, reader, "/run/cloud-init/cloud-id")
-    if isinstance(said, str) and said:
-        return _CLOUD_IDS.get(said, said)
-    all_sure((get_raw(dmi, "sys_vendor"), tag, said))
+    cloud_id = attempt(read_line, reader, "/run/cloud-init/cloud-id")
+    if isinstance(cloud_id, str) and cloud_id:
+        return _CLOUD_IDS.get(cloud_id, cloud_id)
+    all_sure((get_raw(dmi, "sys_vendor"), tag, cloud_id))
     return ""

@@ -165,7 +165,7 @@ def _find_work(reader: Reader, facts: Facts) -> Work:
     working = [process for process in processes if is_work(process) and not _is_doubtful(process)]
     hidden = _why_hidden(reader, facts)
     gpu, jobs = tuple(map(_gpu_process, working)), jobs_of(processes)
-    untold = tuple(map(_describe_doubt, filter(_is_doubtful, processes)))[:1]
+    doubtful = tuple(map(_describe_doubt, filter(_is_doubtful, processes)))[:1]
     inside = make_shared(_gpu_containers, reader, processes, working)
     cut = tuple(map(_cut, filter(_is_cut, processes)))[:1]
     gates = make_shared(lambda: Gates() if hidden else ask_gates(reader))
@@ -174,12 +174,12 @@ def _find_work(reader: Reader, facts: Facts) -> Work:
         return (*_make_sentences(gpu, inside()[0], jobs), *gates().busy)
 
     def doubts() -> tuple[str, ...]:
-        return (hidden,) if hidden else (*untold, *cut, *inside()[1], *gates().unknown)
+        return (hidden,) if hidden else (*doubtful, *cut, *inside()[1], *gates().unknown)
 
     return Work(
-        gpu_processes=lazy(_require_undoubted, gpu, hidden, *untold, *cut),
+        gpu_processes=lazy(_require_undoubted, gpu, hidden, *doubtful, *cut),
         gpu_containers=lazy(lambda: _require_undoubted(inside()[0], hidden, *inside()[1])),
-        scheduler_jobs=lazy(_require_undoubted, jobs, hidden, *untold),
+        scheduler_jobs=lazy(_require_undoubted, jobs, hidden, *doubtful),
         is_gpu_busy=lazy(lambda: bool(busy()) or _require_undoubted(False, *doubts())),
         evidence=lazy(lambda: (*busy(), *doubts()) or (_IDLE,)),
         gates=lazy(lambda: _require_undoubted(gates().busy, hidden, *gates().unknown)),
@@ -192,8 +192,8 @@ def _make_none(sentence: str) -> Work:
 
 def _require_undoubted(value: T, *doubts: str) -> T:
     """The value; unknown where there are doubts."""
-    if told := list(filter(None, doubts)):
-        raise UnknownFact(told[0] if len(told) == 1 else "; ".join(told))
+    if reasons := list(filter(None, doubts)):
+        raise UnknownFact(reasons[0] if len(reasons) == 1 else "; ".join(reasons))
     return value
 
 
@@ -287,11 +287,11 @@ def _given_devices(reader: Reader, group: str, inside: Iterable[Process]) -> fro
     mounts = parse(table) if isinstance(table, bytes) else ()
     names = {one.root[1:] for one in mounts if one.fstype == "devtmpfs" and one.target.startswith("/dev/")}
     match = _ID.search(group)
-    told = reader.query(("devices-of", match[0])) if match else ABSENT
-    if isinstance(told, Unreadable):
-        return told
-    if isinstance(told, Completed):
-        names.update(_QUOTED.findall(told.text))
+    answer = reader.query(("devices-of", match[0])) if match else ABSENT
+    if isinstance(answer, Unreadable):
+        return answer
+    if isinstance(answer, Completed):
+        names.update(_QUOTED.findall(answer.text))
     return frozenset(names)
 
 

@@ -170,7 +170,7 @@ def _is_one_file() -> bool:
 
 def _relay_output(sources: dict[int, int], seconds: float) -> bool:
     """Print what has come within this time; False where nothing has."""
-    is_told = False
+    has_output = False
     for reading in select.select(list(sources), [], [], seconds)[0]:
         try:
             view = memoryview(os.read(reading, 1 << 16))
@@ -182,8 +182,8 @@ def _relay_output(sources: dict[int, int], seconds: float) -> bool:
         if is_over:
             del sources[reading]
             os.close(reading)
-        is_told = is_told or not is_over
-    return is_told
+        has_output = has_output or not is_over
+    return has_output
 
 
 def _status_of(child: int) -> int | None:

@@ -1,7 +1,7 @@
 """Work that has to answer in time, whatever it touches hangs: done by a process of its own that can be left behind.
 
 A thread, or a process, that waits in the kernel for a disk or a driver cannot be ended, not even by signal 9
-(signal(7), proc_pid_stat(5): state D), and whoever waits for it hangs as well. So the work goes on in a child; this
+(signal(7), proc_pid_stat(5): state D), and who waits for it hangs as well. So the work goes on in a child; this
 process reads what it says, and goes when the time is up.
 """
 
@@ -53,7 +53,7 @@ def waits_for_lock(function: str) -> bool:
 class Waiting:
     """What a piece of work waits for when its time is up. `stuck`: in the kernel, where not even signal 9 ends it."""
 
-    what: str  # a program's name, or a path; empty where it cannot be told
+    what: str  # a program's name, or a path; empty if that is not known
     stuck: bool
     is_locked: bool = False  # by the lock of a folder or file, which a user can hold for as long as they like
 
@@ -77,19 +77,19 @@ def in_time(work: Mapping[str, Callable[[], bytes]], seconds: float) -> dict[str
             os._exit(0)
     os.close(writing)
     try:
-        said = _read_frames(reading, time.monotonic() + seconds + _TO_DIE_S + _TO_SAY_S)
+        frames = _read_frames(reading, time.monotonic() + seconds + _TO_DIE_S + _TO_SAY_S)
     finally:
         os.close(reading)
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(child, signal.SIGKILL)
         is_gone = _is_gone(child)
     answers: dict[str, bytes | Waiting] = {name: Waiting("", stuck=False) for name in work}
-    for name, kind, told in said:
+    for name, kind, content in frames:
         is_stuck = kind == "stuck" or (kind == "held" and not is_gone)
         if kind == "answer":
-            answers[name] = told
+            answers[name] = content
         else:
-            what, _, where = told.decode().partition("\0")
+            what, _, where = content.decode().partition("\0")
             answers[name] = Waiting(what, is_stuck, is_stuck and waits_for_lock(where))
     return answers
 

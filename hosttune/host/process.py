@@ -101,10 +101,10 @@ def look(argv: Sequence[str], *, timeout_s: float) -> Completed | Absent | Ended
 
 
 def last_lines(text: str) -> tuple[str, ...]:
-    """What a program that failed said last, bounded. Of dpkg the first failure is told, and not each package that only
+    """The last lines of a program that failed, bounded. Of dpkg the first failure, and not each package that only
     waits for that one."""
-    told = _CONSEQUENCES.sub("", text).strip().splitlines()
-    return tuple(line[:_LONGEST] for line in told[-_MOST_LINES:])
+    lines = _CONSEQUENCES.sub("", text).strip().splitlines()
+    return tuple(line[:_LONGEST] for line in lines[-_MOST_LINES:])
 
 
 def act(argv: Sequence[str], *, timeout_s: float) -> Completed | Absent | Ended:
@@ -208,8 +208,8 @@ def _run_to_the_end(command: Sequence[str], environment: Mapping[str, str], time
         )  # fmt: skip
         try:
             name = os.path.basename(command[0])
-            told = show_progress(f"waiting for {name}", most_s=timeout_s, stop="Ctrl-C stops it at a safe point")
-            with told, handed_on(partial(child.send_signal, signal.SIGINT)):
+            progress = show_progress(f"waiting for {name}", most_s=timeout_s, stop="Ctrl-C stops it at a safe point")
+            with progress, handed_on(partial(child.send_signal, signal.SIGINT)):
                 child.wait(timeout_s)
         except subprocess.TimeoutExpired:
             return Ended("timeout", f"{os.path.basename(command[0])} did not end within {timeout_s:g} s{_stop(child)}")
@@ -287,7 +287,7 @@ def _drain(fd: int, into: bytearray, limit: int) -> bool:
 
 
 def _stop(child: subprocess.Popen[bytes]) -> str:
-    """End the whole process group: first kindly, then for good. What is to be said of one that stays, or nothing: a
+    """End the whole process group: first kindly, then for good. The sentence on one that stays, or nothing: a
     process that waits inside of a driver (`D` in ps(1)) dies when the driver lets it, perhaps never."""
     import subprocess
 

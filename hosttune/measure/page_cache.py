@@ -2,7 +2,7 @@
 
 cachestat(2), Linux 6.5, counts a file's cached pages by its descriptor. Before, mincore(2) tells it by a mapping. Both
 hide the files of others (CVE-2019-5489): since Linux 5.2 mincore claims that all of such a file is resident, and since
-6.14 cachestat answers EPERM. So None is "not told", never 0.
+6.14 cachestat answers EPERM. So None is "not known", never 0.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def _ask_mincore(fd: int, info: os.stat_result) -> float | None:
 
 
 def _is_ours(fd: int, info: os.stat_result) -> bool:
-    """Whether mincore tells the truth: to the owner, and to whoever may write (mm/mincore.c, can_do_mincore)."""
+    """Whether mincore tells the truth: to the owner, and to who may write (mm/mincore.c, can_do_mincore)."""
     if os.geteuid() in {0, info.st_uid}:
         return True
     return os.access(f"/proc/self/fd/{fd}", os.W_OK, effective_ids=True)
@@ -109,9 +109,9 @@ def _count_in_window(fd: int, offset: int, length: int) -> int | None:
     if place in {None, ctypes.c_void_p(-1).value}:
         return None
     try:
-        told = (ctypes.c_ubyte * (-(-length // PAGE)))()
-        if libc.mincore(place, length, told) != 0:
+        flags = (ctypes.c_ubyte * (-(-length // PAGE)))()
+        if libc.mincore(place, length, flags) != 0:
             return None
-        return sum(one & 1 for one in told)
+        return sum(one & 1 for one in flags)
     finally:
         libc.munmap(place, length)

@@ -66,7 +66,7 @@ class Underneath:
 
 
 def find_underneath(path: str, facts: Facts, *, depth: int = 0) -> Underneath:
-    """What `path` is on; everything that is not known is said in `note`. Never raises UnknownFact."""
+    """What `path` is on; everything that is not known is in `note`. Never raises UnknownFact."""
     is_vm = _is_vm(facts)
     try:
         place = facts.reader.resolve(path)

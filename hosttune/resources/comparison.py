@@ -20,13 +20,13 @@ D = TypeVar("D", bound="InDropin")
 T = TypeVar("T")
 
 
-def or_unknown(stands: Callable[[C], T]) -> Callable[[C], T | Finding]:
+def or_unknown(compare: Callable[[C], T]) -> Callable[[C], T | Finding]:
     """A method that compares: its answer, or that it is unknown, where it touches a fact that could not be read."""
 
-    @wraps(stands)
+    @wraps(compare)
     def answer(self: C) -> T | Finding:
         try:
-            return stands(self)
+            return compare(self)
         except UnknownFact as unknown:
             return self._says(Verdict.UNKNOWN, prefix_reason(self.wish.name, unknown.reason))
 
@@ -92,7 +92,7 @@ class InDropin(Comparison):
     def is_kept(self) -> bool:
         raise NotImplementedError
 
-    def stands(self) -> Finding | None:
+    def find_answer(self) -> Finding | None:
         """The answer, unless a drop-in is needed."""
         raise NotImplementedError
 
@@ -101,7 +101,7 @@ def in_dropins(looks: Sequence[D], compared: Callable[[list[D]], Dropin]) -> tup
     """The findings of wishes that share drop-ins. Each file has one change, carried by the first wish that needs it;
     `compared` looks at one for the wishes that need it and those that it keeps.
     """
-    answers = [(look, look.stands()) for look in looks]
+    answers = [(look, look.find_answer()) for look in looks]
     dropins: dict[str, Dropin] = {}
     findings = []
     for look, answer in answers:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from hosttune.resources.base import Context
     from hosttune.values import Activation, Trigger, Value
 
-MANY_LINES: Final = 16  # of a file that is still told as one command
+MANY_LINES: Final = 16  # of a file that is still shown as one command
 
 
 class FileAddress(AddressKind):
@@ -66,8 +66,8 @@ def _step(change: Change) -> str:
     if len(lines) > MANY_LINES:
         return f"write {path} as `hosttune plan --select {change.rule}` shows it"
     note = f"  # {change.reason}" if change.reason else ""
-    told = f"printf '%s\\n' {quoting.join(lines)} | install -D -m {value.mode:o} /dev/stdin {path}{note}"
-    return CommandLine(told)
+    command = f"printf '%s\\n' {quoting.join(lines)} | install -D -m {value.mode:o} /dev/stdin {path}{note}"
+    return CommandLine(command)
 
 
 @frozen

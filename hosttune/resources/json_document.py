@@ -88,7 +88,7 @@ def _parse_object(text: str, start: int) -> Node:
             raise JSONDecodeError("Expecting a key in double quotes", text, at)
         key = _parse_value(text, at)
         if any(member.key == key.data for member in members):
-            raise JSONDecodeError(f"The key {key.data!r} stands here twice", text, at)
+            raise JSONDecodeError(f"The key {key.data!r} is here twice", text, at)
         colon = _skip(text, key.end)
         if text[colon : colon + 1] != ":":
             raise JSONDecodeError("Expecting ':' behind a key", text, colon)

@@ -1,4 +1,4 @@
-"""How a way by hand is told: steps, of which each is a command that works as it is, or a sentence."""
+"""How a way by hand is shown: steps, of which each is a command that works as it is, or a sentence."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Unknown(AddressKind):
-    """Stands for it where it comes in that version's journal, or in a plan that it saved."""
+    """Takes its place where it comes in that version's journal, or in a plan that it saved."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind

@@ -1,6 +1,6 @@
 """How changes are made, and taken back, without hosttune: commands and lines that work as they stand.
 
-Nothing is told here a second time: each step is made of the change itself, of the very value that would be written.
+Nothing is written here a second time: each step is made of the change itself, of the very value that would be written.
 """
 
 from __future__ import annotations

@@ -31,10 +31,10 @@ _WHEN = {
 
 def diff_of(change: Change, *, is_short: bool = False) -> Diff:
     """The change as a block of a document; `is_short`: its title alone."""
-    is_told = _is_file(change) or _is_told(change)
+    is_shown = _is_file(change) or _is_shown_whole(change)
     diff = file_diff(change.before, change.after) if _is_file(change) else ()
     notes = (_describe_mode(change) if _is_file(change) else "", _describe_time(change))
-    before, after = ("", "") if is_told else (value_text(change.before), value_text(change.after))
+    before, after = ("", "") if is_shown else (value_text(change.before), value_text(change.after))
     return Diff(
         change.action.symbol,
         describe_place(change.address),
@@ -138,7 +138,7 @@ def _render_details(details: tuple[str, ...]) -> Iterator[str]:
         yield f"{line[0]} {line[1:].expandtabs()}" if line.startswith(("-", "+")) else line.expandtabs()
 
 
-def _is_told(change: Change) -> bool:
+def _is_shown_whole(change: Change) -> bool:
     """Whether the details tell the values already: line by line (fstab), or one by one (a set of packages). Those of
     other kinds never do, whatever a file of a host says.
     """

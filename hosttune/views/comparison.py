@@ -123,8 +123,8 @@ def compare(a: Side, b: Side, about: Mapping[str, About]) -> CheckComparison:
     alike, unknown = 0, []
     for rule in sorted({*of_a, *of_b}):
         found = _of_rule(rule, of_a.get(rule, ()), of_b.get(rule, ()))
-        said = (*of_a.get(rule, ()), *of_b.get(rule, ()))
-        if not found and any(one.verdict is Verdict.UNKNOWN for one in said):
+        every = (*of_a.get(rule, ()), *of_b.get(rule, ()))
+        if not found and any(one.verdict is Verdict.UNKNOWN for one in every):
             unknown.append(rule)  # two hosts of which no one knows it are not alike in it
         else:
             alike += not found

@@ -41,7 +41,7 @@ b`, `x.field`, `items[0]`, `named["key"]`, `[x.name for x in items if test]`. A 
 or a list is compared. What could not be read makes the answer unknown, unless it is the same whatever that may be.
 """
 _NAMED = """\
-What is asked for by name. Of units and packages the name stands in quotes; the others take any text, also one that is
+What is asked for by name. Of units and packages the name is in quotes; the others take any text, also one that is
 put together. All other facts are listed by `hosttune facts`; `hosttune facts SUBJECT` tells the fields of one.
 """
 

@@ -112,7 +112,7 @@ def _make_title(one: Difference) -> str:
 
 
 def _make_item(one: Difference, comparison: CheckComparison, page: Page) -> Item:
-    """The verdicts, what each side says, who set it and when; with all told what the rule brings."""
+    """The verdicts, what each side says, who set it and when; if all is shown, what the rule brings."""
     words = [f"{clean(one.subject)}:"] if one.subject else []
     sides = [STATES[name_standing(side)].of_one if side else "absent" for side in (one.a, one.b)]
     words.append(sides[0] if sides[0] == sides[1] else f"{sides[0]} -> {sides[1]}")
@@ -128,13 +128,13 @@ def _make_item(one: Difference, comparison: CheckComparison, page: Page) -> Item
 
 
 def _side_texts(finding: Finding, page: Page) -> Iterator[str]:
-    said = explain_finding(finding, page)
-    sentence = Item(text=said.reason, evidence=said.evidence[: page.evidence]).sentence
+    text = explain_finding(finding, page)
+    sentence = Item(text=text.reason, evidence=text.evidence[: page.evidence]).sentence
     yield sentence or STATES[finding.verdict.value].of_one
-    if said.why_not:
-        yield f"why not: {said.why_not}"
+    if text.why_not:
+        yield f"why not: {text.why_not}"
     others = [clean(who) for who in set_by(finding)]
-    seen = f"{sentence} {said.why_not}".replace(" line ", ":")
+    seen = f"{sentence} {text.why_not}".replace(" line ", ":")
     if not all(who in seen for who in others):
         yield f"set by: {', '.join(others)}"
 

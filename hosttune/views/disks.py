@@ -282,19 +282,19 @@ def _format_share(part: int, whole: int) -> str:
 def _describe_state(row: DiskRow) -> str:
     """Whether fstab knows it, and what is odd about that."""
     if row.lines or row.misread:
-        said = [
+        clauses = [
             _describe_line(entry) + ("; no boot starts it" if entry.where in row.unwanted else "")
             for entry in row.lines
         ]
-        said += [f"fstab line {line.line}, misread (see: hosttune fstab)" for line in row.misread]
+        clauses += [f"fstab line {line.line}, misread (see: hosttune fstab)" for line in row.misread]
         mounted = {mount.target for mount in row.mounts}
         away = [one for one in row.lines if not one.is_swap and one.target not in mounted]
         absent = [one for one in away if one.where not in row.elsewhere]
         reasons = dict.fromkeys(cause for entry in absent if (cause := row.causes.get(entry.where)))
         why = f": the line {clean(', and '.join(reasons))}" if reasons else ""
         if away and not absent:
-            return "; ".join(said) + "; another device of that name is mounted there"
-        return "; ".join(said) + (f"; not mounted now{why}" if absent else "")
+            return "; ".join(clauses) + "; another device of that name is mounted there"
+        return "; ".join(clauses) + (f"; not mounted now{why}" if absent else "")
     if row.mounts and row.by_target:
         unsure = "; whether that is this device is not known"
         return "; ".join(_describe_line(one) + unsure * names_device(one.source) for one in row.by_target)

@@ -1,4 +1,4 @@
-"""A report as a document: what it says and in which order, told once, in whatever format it is shown.
+"""A report as a document: what it says and in which order, written once, in whatever format it is shown.
 
 One function per report builds it of the values (`check_outline`, `plan_outline`, ...); `text`, `markdown` and `html`
 show it, and know nothing of rules. Every text in it is escaped for a terminal and masked already (`page.shown`); what
@@ -69,7 +69,7 @@ class Warnings(Block):
 
 @frozen
 class Item:
-    """One point of a list: what it is about, what is said of it, and points of its own."""
+    """One point of a list: what it is about, its text, and points of its own."""
 
     head: str = ""
     text: str = ""

@@ -15,7 +15,7 @@ from hosttune.choices.drivers.branch_offers import offers_within
 from hosttune.choices.drivers.choice import CHANGES
 from hosttune.codec import FORMAT_VERSION
 from hosttune.facts.base import UnknownFact, get_raw, known_items
-from hosttune.facts.inventory import UNTOLD_DRIVER
+from hosttune.facts.inventory import UNKNOWN_DRIVER
 from hosttune.frozen import frozen
 from hosttune.host.masking.cleaned import clean
 from hosttune.views.record_gaps import gaps_text, missing_answer
@@ -49,7 +49,7 @@ class StateRow:
     """A state of the driver, or what of it is not known."""
 
     name: str
-    is_fault: bool | None  # None where it cannot be told
+    is_fault: bool | None  # None if that is not known
     evidence: str
     way_out: str
     is_dead: bool = False  # not every GPU computes now, or will after the next boot
@@ -62,7 +62,7 @@ class DriverTable:
     rows: tuple[DriverRow, ...]
     action: str  # of the choice: keep, install, update, switch, none, refuse; empty where it is not known
     packages: tuple[str, ...]
-    told: tuple[str, ...]  # why, in clauses
+    clauses: tuple[str, ...]  # why, in clauses
     way_out: str  # of a refusal: what a person does about it
     states: tuple[StateRow, ...]
     unknown: tuple[str, ...]
@@ -103,7 +103,7 @@ def driver_table(facts: Facts, params: Mapping[str, Any]) -> DriverTable:
         rows,
         choice.action if choice else "",
         choice.packages if choice else (),
-        choice.told if choice else (),
+        choice.clauses if choice else (),
         choice.way_out if choice else "",
         _make_states(facts, params, teller),
         tuple(dict.fromkeys(teller.unknown)),
@@ -151,7 +151,7 @@ def _describe_loaded(gpu: Gpu, facts: Facts) -> str:
     if gpu.driver != "nvidia":
         return f"{gpu.driver} holds it" if gpu.driver else "nothing"
     if not facts.driver.is_loaded:
-        return f"nvidia holds it, {UNTOLD_DRIVER}"
+        return f"nvidia holds it, {UNKNOWN_DRIVER}"
     kind = "open" if facts.driver.is_open else "closed"
     return f"{facts.driver.loaded_version}, {kind} module"
 
@@ -201,13 +201,13 @@ def _describe_choice(choice: DriverChoice | None) -> str:
 
 def _make_states(facts: Facts, params: Mapping[str, Any], teller: _Teller) -> tuple[StateRow, ...]:
     found = teller.ask(lambda: driver_state.choose(facts, params).states, ())
-    told = []
+    rows = []
     for one in found:
         try:
-            told.append(StateRow(one.name, one.is_fault, one.evidence, one.way_out, one.is_dead))
+            rows.append(StateRow(one.name, one.is_fault, one.evidence, one.way_out, one.is_dead))
         except UnknownFact:
-            told.append(StateRow(one.name, None, one.evidence, one.way_out))
-    return tuple(told)
+            rows.append(StateRow(one.name, None, one.evidence, one.way_out))
+    return tuple(rows)
 
 
 def driver_json(table: DriverTable, page: Page) -> dict[str, Any]:
@@ -218,7 +218,7 @@ def driver_json(table: DriverTable, page: Page) -> dict[str, Any]:
         "gpus": [{name: _make_plain(getattr(row, name)) for name in names} for row in table.rows],
         "action": table.action,
         "packages": list(table.packages),
-        "reason": "; ".join(table.told),
+        "reason": "; ".join(table.clauses),
         "way_out": "\n".join(page.steps(table.way_out)),
         "do": [step for text in _first_ways(table, page) for step in page.steps(text)],
         "states": [
@@ -251,7 +251,7 @@ def driver_text(table: DriverTable, page: Page) -> str:
     for row in table.rows:
         lines += ["", *_row_lines(row, page)]
     above = _join_above(table)
-    if why := [clause for clause in table.told if clause not in above]:
+    if why := [clause for clause in table.clauses if clause not in above]:
         lines += ["", *_wrap_paragraph(f"Why: {'; '.join(why)}", page)]
     if table.way_out.removeprefix("first: ") not in above:
         lines += [*([] if why else [""]), *_way_out(table.way_out, page)]
@@ -271,9 +271,9 @@ def _without_gaps(table: DriverTable, page: Page) -> DriverTable:
 
 def _join_above(table: DriverTable) -> str:
     """What states and rows say, which "Why" does not say again."""
-    said = [text for state in table.states for text in (state.evidence, state.way_out)]
-    said += [text for row in table.rows for text in (row.installed, row.available)]
-    return "\n".join([*said, table.way_out if _is_refused_install(table) else ""])
+    texts = [text for state in table.states for text in (state.evidence, state.way_out)]
+    texts += [text for row in table.rows for text in (row.installed, row.available)]
+    return "\n".join([*texts, table.way_out if _is_refused_install(table) else ""])
 
 
 def _render_verdict(table: DriverTable, leading: StateRow | None, page: Page) -> list[str]:
@@ -297,7 +297,7 @@ def _first_ways(table: DriverTable, page: Page) -> list[str]:
 
 
 def _is_refused_install(table: DriverTable) -> bool:
-    """No driver is there and none can be installed: what to do about that is told by the refusal."""
+    """No driver is there and none can be installed: the refusal says what to do about that."""
     return table.action == "refuse" and any(state.name == "absent" for state in table.states)
 
 

@@ -19,6 +19,7 @@ from hosttune.views.document import Document, Heading, Item, Items, Say, Section
 from hosttune.views.findings import ALL, WORST_FIRST, make_sections
 from hosttune.views.masking import mask_data
 from hosttune.views.rule_words import (
+    describe_wishes,
     figure_text,
     finds_texts,
     format_plain,
@@ -28,7 +29,6 @@ from hosttune.views.rule_words import (
     risk_text,
     standing_text,
     todo_texts,
-    told_wishes,
     ways_of,
     wish_text,
     wish_words,
@@ -69,8 +69,8 @@ class Explained:
     page: str = ""  # the URL of the page about it
 
     @property
-    def told(self) -> tuple[Wish, ...]:
-        return told_wishes(self.rule, self.wording, self.wishes)
+    def described(self) -> tuple[Wish, ...]:
+        return describe_wishes(self.rule, self.wording, self.wishes)
 
     @property
     def why_in_general(self) -> str:
@@ -84,7 +84,7 @@ class Explained:
     @property
     def ways(self) -> Ways:
         """How to do it by hand, and how to take it back."""
-        does, undoes = ways_of(self.told, self.findings)
+        does, undoes = ways_of(self.described, self.findings)
         return [*does, *todo_texts(self.rule, self.wording, self.findings)], undoes
 
 
@@ -102,10 +102,10 @@ def explain_rule(
     """
     own = tuple(finding for finding in findings if finding.rule == rule.id)
     params = policy.params_of(rule, catalog)
-    said = evaluate(rule, facts, params, policy.declared)
+    judged = evaluate(rule, facts, params, policy.declared)
     idle = {one.subject for one in own if one.verdict in _NOT_WANTED}
     idle -= {one.subject for one in own if one.verdict not in _NOT_WANTED}
-    wishes = tuple(wish for wish in said.wishes if wish.subject not in idle)
+    wishes = tuple(wish for wish in judged.wishes if wish.subject not in idle)
     settled = _SETTLED - _NOT_WANTED if rule.want else _SETTLED
     is_settled = bool(wishes) or any(one.verdict in settled for one in own)
     wording = Wording(params, names_of(rule, facts, params, policy.declared) if is_settled else None)
@@ -128,7 +128,7 @@ def explain_report(one: Explained, page: Page) -> str:
 
 def explain_outline(one: Explained, page: Page) -> Document:
     """The rule, and what it says of the host if there is one; the conditions where there is room for them."""
-    rule, told = one.rule, one.told
+    rule, wishes = one.rule, one.described
     does, undoes = one.ways
     loop = Say("For each:", code=clean(rule.for_each.source)) if rule.for_each else None
     is_terse = page.is_terse
@@ -136,8 +136,8 @@ def explain_outline(one: Explained, page: Page) -> Document:
     details = (
         _list("Reasons not to apply", _list_guards(one, page)),
         loop,
-        _list("Reads", _make_points(reads_texts(rule, told))),
-        _list("Wants", _list_wants(told, page)),
+        _list("Reads", _make_points(reads_texts(rule, wishes))),
+        _list("Wants", _list_wants(wishes, page)),
         _list("Looks for", _make_points(finds_texts(rule, one.wording))),
         _make_params(one),
     )
@@ -159,11 +159,11 @@ def explain_outline(one: Explained, page: Page) -> Document:
 
 def differing_text(findings: Iterable[Finding], titles: Mapping[str, str], page: Page) -> str:
     """The rules that say something of this host, by the groups of a check, with their titles."""
-    said = tuple(findings)
+    every = tuple(findings)
     rows: list[tuple[str, ...]] = [
         (clean(rule), group.title, clean(titles.get(rule, "")))
         for group in WORST_FIRST
-        for rule in dict.fromkeys(one.rule for one in said if group.holds(one))
+        for rule in dict.fromkeys(one.rule for one in every if group.holds(one))
     ]
     if not rows:
         return "No rule differs here.\n"
@@ -175,7 +175,7 @@ def explain_json(one: Explained) -> dict[str, Any]:
     """The same as JSON; conditions are those of the rule file. Secrets are masked: the way by hand quotes values of the
     host, too.
     """
-    rule, told = one.rule, one.told
+    rule, wishes = one.rule, one.described
     does, undoes = one.ways
     body: dict[str, Any] = mask_data({
         "format_version": FORMAT_VERSION,
@@ -194,8 +194,8 @@ def explain_json(one: Explained) -> dict[str, Any]:
         "why": rule.why,
         "sources": list(rule.sources),
         "applies_when": [{"if": g.condition.source, "else": g.otherwise.source} for g in rule.applies_when],
-        "reads": reads_texts(rule, told),
-        "wants": [wish_text(wish) for wish in told if wish.name],
+        "reads": reads_texts(rule, wishes),
+        "wants": [wish_text(wish) for wish in wishes if wish.name],
         "expects": [expectation.condition.source for expectation in rule.expect],
         "by_hand": {"do": does, "undo": undoes, "in_general": one.why_in_general},
         "params": {name: to_json(value) for name, value in one.wording.params.items()},

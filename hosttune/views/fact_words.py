@@ -36,7 +36,7 @@ def field_words(subject: str, kind: Any) -> dict[str, tuple[str, str]]:
         if owner
     }
     is_named = any(name.startswith("[") for name in found)  # `units["..."]`: what the table behind it holds is the same
-    return {name: told for name, told in found.items() if not (is_named and re.match(r"\w+\[", name))}
+    return {name: words for name, words in found.items() if not (is_named and re.match(r"\w+\[", name))}
 
 
 @cache

@@ -56,7 +56,7 @@ class FindingGroup:
         return self.state.replace(" ", "-")
 
     def section(self, items: Iterable[Item], count: int, *, is_aligned: bool = False) -> Section:
-        """The findings as points of a list; `count` is not told where it is 0."""
+        """The findings as points of a list; `count` is not shown if it is 0."""
         explain_finding = Items(refer_back(items), is_aligned=is_aligned)
         return Section(
             self.title,
@@ -70,7 +70,7 @@ class FindingGroup:
 
 
 @frozen
-class Told:
+class FindingText:
     """One finding in words, the same in every format: escaped, masked, with commands as they have to be typed."""
 
     rule: str
@@ -126,13 +126,13 @@ def _join_subjects(subjects: list[str], most: int) -> str:
     return join_words([*named, f"{len(subjects) - len(named)} more"] if len(named) < len(subjects) else named)
 
 
-def explain_finding(finding: Finding, page: Page) -> Told:
+def explain_finding(finding: Finding, page: Page) -> FindingText:
     """What is wrong with the evidence, why it is not acted on, what a person should do."""
     reason: str = clean(finding.reason)
     if finding.subject and not _names_subject(reason, finding.subject):
         reason = f"{clean(finding.subject)}: {reason}" if reason else clean(finding.subject)
     has_reason_why_not = finding.hold and finding.hold.kind not in {HoldKind.ORPHANED, HoldKind.DEFERRED}
-    return Told(
+    return FindingText(
         clean(finding.rule),
         clean(finding.subject),
         reason,
@@ -161,8 +161,8 @@ def _make_section(group: FindingGroup, findings: list[Finding], page: Page, abou
     missing = [one for one in findings if group is UNKNOWN and missing_answer(one.reason, page)]
     if missing:
         return _unknown_section(findings, missing, page, about)
-    told_of = gather_findings(findings, most=_most_subjects(page))
-    section = group.section(_make_items(told_of, page, about), rules_in(findings), is_aligned=True)
+    groups = gather_findings(findings, most=_most_subjects(page))
+    section = group.section(_make_items(groups, page, about), rules_in(findings), is_aligned=True)
     if group is DEFERRED and page.is_terse:  # the reason is the same for all
         names = join_words([clean(rule) for rule in dict.fromkeys(finding.rule for finding in findings)])
         more = "" if " --hardware " in page.options else BY_RECORD
@@ -178,16 +178,16 @@ def _unknown_section(
     items = _make_items(gather_findings(listed, most=_most_subjects(page)), page, about)
     section = UNKNOWN.section(items, rules_in(findings), is_aligned=True)
     rules = () if page.is_whole else [one.rule for one in missing]
-    said = Say(gaps_text([one.reason for one in missing], rules, page), is_hanging=True)
-    return replace(section, blocks=(*(section.blocks if items else ()), said))
+    sentence = Say(gaps_text([one.reason for one in missing], rules, page), is_hanging=True)
+    return replace(section, blocks=(*(section.blocks if items else ()), sentence))
 
 
 def _make_items(findings: Iterable[Finding], page: Page, about: Mapping[str, About]) -> list[Item]:
-    """The findings as points; what a rule brings is said at its first one."""
-    items, said = [], set()
+    """The findings as points; what a rule brings is shown at its first one."""
+    items, named = [], set()
     for one in findings:
-        items.append(_make_item(one, page, about.get(one.rule), has_gain=one.rule not in said))
-        said.add(one.rule)
+        items.append(_make_item(one, page, about.get(one.rule), has_gain=one.rule not in named))
+        named.add(one.rule)
     return items
 
 
@@ -209,10 +209,10 @@ def _make_item(finding: Finding, page: Page, about: About | None, *, has_gain: b
     points = [Item("why", first_clause(about.gain), look="label")] if about and about.gain and has_gain else []
     points += [Item("why not", one.why_not, look="label")] if one.why_not else []
     points += todo_items(one.steps)
-    is_said = one.reason or one.evidence or finding.hold
+    has_more = one.reason or one.evidence or finding.hold
     return Item(
         one.rule,
-        one.reason if is_said else STATES[finding.verdict.value].of_one,
+        one.reason if has_more else STATES[finding.verdict.value].of_one,
         tuple(points),
         look="strong",
         group=clean(group_of(finding.rule)),
@@ -234,17 +234,17 @@ def first_clause(gain: str) -> str:
 
 
 def refer_back(items: Iterable[Item]) -> tuple[Item, ...]:
-    """The points with the steps of a way out told once: a later point that has the same names the first one."""
+    """The points with the steps of a way out shown once: a later point that has the same names the first one."""
     first: dict[tuple[Item, ...], str] = {}
-    told = []
+    shown = []
     for item in items:
         steps = tuple(one for one in item.items if one.look == "label" and one.head in {"do", ""})
         if len(steps) > 1 and first.setdefault(steps, item.head) != item.head:
             others = tuple(one for one in item.items if one not in steps)
-            told.append(replace(item, items=(*others, Item("do", f"as for {first[steps]}", look="label"))))
+            shown.append(replace(item, items=(*others, Item("do", f"as for {first[steps]}", look="label"))))
         else:
-            told.append(item)
-    return tuple(told)
+            shown.append(item)
+    return tuple(shown)
 
 
 def todo_items(steps: tuple[str, ...]) -> tuple[Item, ...]:

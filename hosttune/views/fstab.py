@@ -177,7 +177,7 @@ def left_text(tuning: Tuning, screen: Screen) -> str:
     numbers = [
         f"{say_count(changed, 'line')} to change",
         f"{fine} noatime already",
-        f"{len(held)} {STATES['left alone'].said}",
+        f"{len(held)} {STATES['left alone'].phrase}",
     ]
     rows: list[tuple[str, ...]] = []
     for step in held:

@@ -66,7 +66,7 @@ def health_text(health: NodeHealth, page: Page, titles: Mapping[str, str], gpus:
 
 
 def _gpu_rows(health: NodeHealth, gpus: Mapping[str, str], nothing: str) -> Iterator[tuple[str, ...]]:
-    """A row for each GPU. One of which nothing is said may still do no work: for what holds for the whole host."""
+    """A row for each GPU. One without a point may still do no work: for what holds for the whole host."""
     for slot in sorted(gpus):
         own = [point for point in health.points if point.subject == slot]  # the worst first
         rules = dict.fromkeys(point.rule for point in own if point.fitness is own[0].fitness)
@@ -81,8 +81,8 @@ def _make_blocks(points: list[HealthPoint], page: Page) -> tuple[Block, ...]:
     listed = refer_back(_make_item(one, page) for one in _gather_points(left))
     blocks: tuple[Block, ...] = (Items(listed, is_aligned=True),) if listed else ()
     rules = () if page.is_whole else [one.rule for one in missing]
-    said = gaps_text([one.reason for one in missing], rules, page)
-    return (*blocks, Say(said, is_hanging=True)) if said else blocks
+    sentence = gaps_text([one.reason for one in missing], rules, page)
+    return (*blocks, Say(sentence, is_hanging=True)) if sentence else blocks
 
 
 def _gather_points(points: list[HealthPoint]) -> list[HealthPoint]:
@@ -178,8 +178,8 @@ def nagios_text(health: NodeHealth) -> str:
     word = {Fitness.FIT: "OK", Fitness.UNKNOWN: "UNKNOWN", Fitness.IMPAIRED: "WARNING", Fitness.UNFIT: "CRITICAL"}
     numbers = Counter(point.fitness for point in health.points)
     data = " ".join(f"{fitness}={numbers[fitness]};;;0" for fitness in _NOT_FIT)
-    said = _describe_worst(health) if health.points else _fit_words(health, NAGIOS_FIT)
-    lines = [f"HOSTTUNE {word[health.fitness]} - {said} | {data}"]
+    sentence = _describe_worst(health) if health.points else _fit_words(health, NAGIOS_FIT)
+    lines = [f"HOSTTUNE {word[health.fitness]} - {sentence} | {data}"]
     lines += [f"{point.fitness}: {_make_plain(point)}" for point in health.points[1:]]
     return "\n".join(lines) + "\n"
 

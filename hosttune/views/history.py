@@ -29,7 +29,7 @@ NO_TRIAL: OnTrial = {}
 def history_report(
     journal: Journal, page: Page, trial: OnTrial = NO_TRIAL, receipts: Mapping[str, str] = NO_TRIAL
 ) -> str:
-    """A table of runs; with --verbose each with its changes. `trial`: what is told of the run on trial, in
+    """A table of runs; with --verbose each with its changes. `trial`: what is shown of the run on trial, in
     place of its status. `receipts`: where that of a run is kept.
     """
     host = clean(page.host)
@@ -103,8 +103,8 @@ def _make_row(run: Run, journal: Journal, trial: OnTrial) -> tuple[str, ...]:
     is_part = run.was_interrupted or not run.is_finished
     if run.was_interrupted and status == "finished":
         status = "interrupted, finished later"
-    said = f"{done} of {len(run.planned)}" if is_part and len(run.planned) > done else str(done)
-    number = "?" if run.unread else f"{said}, {failed} failed" if failed else said
+    count = f"{done} of {len(run.planned)}" if is_part and len(run.planned) > done else str(done)
+    number = "?" if run.unread else f"{count}, {failed} failed" if failed else count
     return (
         clean(run.id),
         clean(run.command),

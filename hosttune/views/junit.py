@@ -21,7 +21,7 @@ from hosttune.views.summary import counts_for_status, is_fault, name_standing
 if TYPE_CHECKING:
     from hosttune.values import Finding
     from hosttune.views.checked import Checked
-    from hosttune.views.findings import Told
+    from hosttune.views.findings import FindingText
 
 _TIME = "0"  # rules are not timed one by one
 
@@ -53,7 +53,7 @@ def _make_suite(one: Checked, number: int, *, strict: bool) -> Element:
     return suite
 
 
-def _make_case(finding: Finding, one: Told, *, strict: bool) -> Element:
+def _make_case(finding: Finding, one: FindingText, *, strict: bool) -> Element:
     name = f"{one.rule} {one.subject}".strip()
     case = Element("testcase", name=name, classname=f"hosttune.{group_of(one.rule)}", time=_TIME)
     reason = one.reason or str(finding.verdict)
@@ -76,7 +76,7 @@ def _add_outcome(case: Element, kind: str, message: str, text: str, type_: str) 
     SubElement(case, kind, message=message, type=type_).text = text
 
 
-def _list_lines(one: Told) -> list[str]:
+def _list_lines(one: FindingText) -> list[str]:
     lines = [one.reason] if one.reason else []
     lines += one.evidence
     lines += [f"why not: {one.why_not}"] if one.why_not else []

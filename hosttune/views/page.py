@@ -51,7 +51,7 @@ class Page:
 
     @property
     def is_terse(self) -> bool:
-        """Whether it is one screen of a terminal: what can be said in a line is, and --verbose tells the rest."""
+        """Whether it is one screen of a terminal: what fits in a line is shown, and --verbose shows the rest."""
         return self.medium is Medium.TEXT and not self.is_verbose
 
     @property
@@ -61,7 +61,7 @@ class Page:
 
     @property
     def is_whole(self) -> bool:
-        """Whether all is told."""
+        """Whether all is shown."""
         return self.is_verbose or self.folds
 
     @property

@@ -93,11 +93,11 @@ def undo_report(
     of: UndoPlan | None = None,
 ) -> str:
     """The plan of `undo`. `words` name it again (`undo RUN`), `ignore` are the rules that the next apply would redo;
-    `on_paper` counts the changes that are gone already, so that only the journal has to be told; `of` names the runs.
+    `on_paper` counts the changes that are gone already, so that only the journal has to follow; `of` names the runs.
     """
-    said = f"{say_count(len(plan.changes), 'change')} to undo." if plan.changes else "nothing to undo."
+    sentence = f"{say_count(len(plan.changes), 'change')} to undo." if plan.changes else "nothing to undo."
     if on_paper:
-        said += f" {on_paper} {'is' if on_paper == 1 else 'are'} gone already; the journal will say so."
+        sentence += f" {on_paper} {'is' if on_paper == 1 else 'are'} gone already; the journal will say so."
     host = clean(page.host)
     blocks: list[Block] = [*_make_stages(plan, is_undo=True), *make_sections((UNKNOWN, *HELD), plan.findings, page)]
     if (plan.changes or on_paper) and page.can_apply:
@@ -106,7 +106,7 @@ def undo_report(
     blocks += still_in_force(of, page)
     blocks += make_ignoring(ignore, page)
     runs = [Say(f"Of {runs_taken(of)}.")] if of and len(of.runs) > 1 else []
-    head = (Say(said, "decision", name=host), *runs)
+    head = (Say(sentence, "decision", name=host), *runs)
     return render_documents("hosttune undo", [Document(host, f"The way back for {host}", head, tuple(blocks))], page)
 
 

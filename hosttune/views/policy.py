@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from hosttune.views.page import Page
 
 
-def in_force(policy: Policy, said: str = "") -> str:
-    """Which file is in force, where `said` does not name it, and which of its sections fit."""
-    sentences = [f"Policy {policy.source}."] if policy.source and policy.source not in said else []
+def in_force(policy: Policy, text: str = "") -> str:
+    """Which file is in force, where `text` does not name it, and which of its sections fit."""
+    sentences = [f"Policy {policy.source}."] if policy.source and policy.source not in text else []
     fitting = [one.pattern for one in policy.sections if one.fits]
     if fitting:
         verb = "fits" if len(fitting) == 1 else "fit"

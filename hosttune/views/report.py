@@ -97,12 +97,12 @@ def check_outline(one: Checked, folded: int = 0, *, strict: bool = False) -> Doc
     plan, page = one.plan, one.page
     least = [finding for group in (ADVICE, WAIVED) for finding in plan.findings if group.holds(finding)]
     hidden = {id(finding) for finding in least[len(least) - folded :]}
-    told = [finding for finding in plan.findings if id(finding) not in hidden]
+    shown = [finding for finding in plan.findings if id(finding) not in hidden]
     blocks: list[Block] = []
-    if page.is_terse and page.screen.is_terminal and any(map(is_fault, told)):
-        blocks += [*make_sections((FAULTS,), told, page, one.about), *_list_named(told)]
+    if page.is_terse and page.screen.is_terminal and any(map(is_fault, shown)):
+        blocks += [*make_sections((FAULTS,), shown, page, one.about), *_list_named(shown)]
     else:
-        blocks += make_sections(ALL if page.is_whole else LISTED, told, page, one.about)
+        blocks += make_sections(ALL if page.is_whole else LISTED, shown, page, one.about)
     if not page.is_whole and (quiet := _count_rest(plan, page, hidden)):
         blocks.append(Say(quiet))
     if chosen := (one.chosen if page.is_verbose else "") or one.proposal:
@@ -182,8 +182,8 @@ def make_head(one: Checked, *, chosen: str = "") -> tuple[Block, ...]:
     machine = (Say(one.machine_text, "machine", is_hanging=True),) if one.machine else ()
     decision = Say(decision_text(one.plan), "decision", name=clean(one.page.host))
     rules = {finding.rule for finding in one.plan.findings if finding.verdict is not Verdict.NOT_APPLICABLE}
-    said = filter(None, (reach_text(rules), clean(chosen)))
-    return (*machine, *make_warnings(one), decision, *map(Say, said))
+    sentences = filter(None, (reach_text(rules), clean(chosen)))
+    return (*machine, *make_warnings(one), decision, *map(Say, sentences))
 
 
 def made_text(one: Checked) -> str:
@@ -204,12 +204,12 @@ def decision_text(plan: Plan) -> str:
         now += f" ({at_boot if at_boot < summary.changes_now else 'which'} {verb} effect at the next reboot)"
     parts = [now, *_list_numbers((summary.after_drain, "waiting for GPU work"))]
     parts += _list_numbers((summary.after_reboot - at_boot, "waiting for reboot"), (summary.waiting, "waiting"))
-    parts += [f"{number} {STATES[state].said}" for number, state in rest if number]
+    parts += [f"{number} {STATES[state].phrase}" for number, state in rest if number]
     undo = f"{summary.irreversible} cannot be undone." if summary.irreversible else "All can be undone."
     aside = _list_numbers(
         (summary.owned, "managed elsewhere"),
         (summary.needs_leave, "beyond what the policy allows"),
-        (summary.refused, STATES["refused"].said),
+        (summary.refused, STATES["refused"].phrase),
     )
     sentences = [*faults, f"{', '.join(parts)}."]
     sentences += [undo] if summary.changes_now else []
@@ -250,7 +250,7 @@ def warning_texts(one: Checked) -> list[str]:
 def quiet_text(summary: Summary, waived: int = 0) -> str:
     """What a report only counts; `waived`: rules of that sort which it does not list."""
     counts = ((summary.ok, "ok"), (summary.not_applicable, "not applicable"), (waived, "waived"))
-    return join_words([f"{number} {STATES[state].said}" for number, state in counts if number])
+    return join_words([f"{number} {STATES[state].phrase}" for number, state in counts if number])
 
 
 def _count_rest(plan: Plan, page: Page, hidden: set[int]) -> str:

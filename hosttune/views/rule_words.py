@@ -1,4 +1,4 @@
-"""What is said of a rule in more than one place: its wishes, what it reads, how to do and undo it by hand."""
+"""The words for a rule in more than one place: its wishes, what it reads, how to do and undo it by hand."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _HOW = frozenset({
     "todo", "updates", "versions",
 })  # fmt: skip
 
-_HERE_ALONE = frozenset({"refused", "remove"})  # fields of which nothing is said where no host is known
+_HERE_ALONE = frozenset({"refused", "remove"})  # fields that are not shown where no host is known
 _OR = " or "  # between the texts of a choice (wording.in_words)
 _HELD_HERE = frozenset({HoldKind.OWNED, HoldKind.EDITED, HoldKind.REFUSED, HoldKind.REVERTED, HoldKind.CAME_BACK})
 
@@ -43,12 +43,12 @@ _FIGURES = {
 }
 
 
-def told_wishes(rule: Rule, wording: Wording, wishes: tuple[Wish, ...] = ()) -> tuple[Wish, ...]:
+def describe_wishes(rule: Rule, wording: Wording, wishes: tuple[Wish, ...] = ()) -> tuple[Wish, ...]:
     """What the rule wants: of this host where its wishes are known, else as the rule says it in general."""
-    return wishes or tuple(_told_in_general(rule, spec, wording) for spec in rule.want)
+    return wishes or tuple(_describe_in_general(rule, spec, wording) for spec in rule.want)
 
 
-def _told_in_general(rule: Rule, spec: WishSpec, wording: Wording) -> Wish:
+def _describe_in_general(rule: Rule, spec: WishSpec, wording: Wording) -> Wish:
     def render_value(value: Written) -> Any:
         if isinstance(value, Literal):
             return value.value
@@ -155,8 +155,8 @@ def todo_texts(rule: Rule, wording: Wording, findings: tuple[Finding, ...] = ())
     """
     todos = [*(one.todo for one in rule.expect), *(one.todo for one in rule.want)]
     advised = {step for finding in findings for step in steps_of(finding.todo)}
-    said = (wording.advice(one, advised) for one in todos if isinstance(one, Text))
-    return list(dict.fromkeys(step for todo in said for step in steps_of(todo)))
+    todos_text = (wording.advice(one, advised) for one in todos if isinstance(one, Text))
+    return list(dict.fromkeys(step for todo in todos_text for step in steps_of(todo)))
 
 
 def figure_text(rule: Rule) -> str:

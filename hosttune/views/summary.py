@@ -39,7 +39,7 @@ class Summary:
     owned: int  # rules where someone else decides
     owners: tuple[str, ...]
     refused: int  # rules that cannot be acted on safely
-    unknown: int  # rules of which something could not be told, however many their subjects
+    unknown: int  # rules of which something is not known, however many their subjects
     advice: int
     deferred: int  # rules of which only the machine that runs this image can tell
     waived: int
@@ -153,14 +153,14 @@ def _count_causes(findings: Collection[Finding]) -> str:
     rules: dict[str, list[Finding]] = {}
     for finding in findings:
         rules.setdefault(finding.rule, []).append(finding)
-    said = Counter(_name_cause(find_worst(own)) for own in rules.values())
-    return ", ".join(f"{said[one]} {words[said[one] > 1]}" for one, words in _CAUSES.items() if said[one])
+    counts = Counter(_name_cause(find_worst(own)) for own in rules.values())
+    return ", ".join(f"{counts[one]} {words[counts[one] > 1]}" for one, words in _CAUSES.items() if counts[one])
 
 
 _CAUSES = {
     FAULT: ("fault", "faults"),
     "differs": ("rule to change", "rules to change"),
-    **{state: (STATES[state].said,) * 2 for state in ("refused", "left alone", "waits", "unknown")},
+    **{state: (STATES[state].phrase,) * 2 for state in ("refused", "left alone", "waits", "unknown")},
     "waiver": ("waiver is over", "waivers are over"),
     "advice": ("piece of advice", "pieces of advice"),
 }

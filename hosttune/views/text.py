@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _COLOURS = {"+": "green", "-": "red", "~": "yellow", "@": "cyan"}
 _IN = "  "
-_LABEL, _HANG = 8, 22  # columns of a label, and where what is said of a finding goes on
+_LABEL, _HANG = 8, 22  # columns of a label, and where the text of a finding goes on
 _NARROW = 60  # columns of a screen on which that begins behind the label
 
 
@@ -113,7 +113,7 @@ def _say(say: Say, screen: Screen, indent: str) -> list[str]:
 
 
 def _make_rows(items: Iterable[Item]) -> Iterator[tuple[str, ...]]:
-    """Each head once beside all that is said of it."""
+    """Each head once beside all of its text."""
     last = None
     for item in items:
         texts = [text for text in (item.sentence, *map(_format_item, item.items)) if text]

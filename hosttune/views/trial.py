@@ -134,10 +134,12 @@ def standing_blocks(trial: TrialRun, page: Page, now: float) -> tuple[Block, ...
 
 def _make_sentence(trial: TrialRun, now: float) -> str:
     has_time = trial.left_s is not None and trial.state.is_open
-    told = f"Run {clean(trial.run)} {f'is {standing_words(trial, now)}' if has_time else run_text(trial.state.value)}"
+    sentence = (
+        f"Run {clean(trial.run)} {f'is {standing_words(trial, now)}' if has_time else run_text(trial.state.value)}"
+    )
     if trial.state.value == "on trial: next boot":
-        return f"Run {clean(trial.run)} is on trial at the next boot, whoever asks for it"
-    return f"{told}: {clean(trial.reason)}" if trial.reason else told
+        return f"Run {clean(trial.run)} is on trial at the next boot, no matter who asks for it"
+    return f"{sentence}: {clean(trial.reason)}" if trial.reason else sentence
 
 
 def trial_report(trial: TrialRun | None, found: tuple[Loss, ...], page: Page, now: float) -> str:
@@ -155,8 +157,8 @@ def returned_report(run: Run, back: Run, word: str, page: Page) -> str:
     """What `hosttune status` shows of a last run that was rolled back. `word`: its status."""
     host = clean(page.host)
     at = back.started_at[:16].replace("T", " ")
-    said = f"run {clean(run.id)} {run_text(word)} at {at} UTC: {clean(back.who.partition(': ')[2])}."
-    head = (Say(said, "decision", host, "red"), Say("Nothing is on trial now."))
+    sentence = f"run {clean(run.id)} {run_text(word)} at {at} UTC: {clean(back.who.partition(': ')[2])}."
+    head = (Say(sentence, "decision", host, "red"), Say("Nothing is on trial now."))
     blocks = (CommandBlock("What it did, and what was rolled back:", page.act("history --verbose")),)
     return render_documents("hosttune status", [Document(host, f"Trial on {host}", head, blocks)], page)
 
@@ -204,7 +206,7 @@ def ended_report(ended: TrialEnd, found: tuple[Loss, ...], page: Page, more: Ite
     """What `hosttune confirm` did, or why it did not."""
     host = clean(page.host)
     run = clean(ended.trial.run)
-    said, style = {
+    sentence, style = {
         "confirmed": (f"run {run} is confirmed and stays.", "green"),
         "on trial: next boot": (
             f"what takes effect at once is confirmed; run {run} is on trial at the next boot.",
@@ -214,7 +216,7 @@ def ended_report(ended: TrialEnd, found: tuple[Loss, ...], page: Page, more: Ite
     blocks: list[Block] = [*loss_blocks(found), *more]
     if ended.state.value == "on trial: next boot":
         blocks.append(CommandBlock("After a reboot, to keep it:", page.act(f"confirm {run}")))
-    head = (Say(said, "decision", host, style),)
+    head = (Say(sentence, "decision", host, style),)
     return render_documents("hosttune confirm", [Document(host, f"Trial on {host}", head, tuple(blocks))], page)
 
 

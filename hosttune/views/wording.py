@@ -1,4 +1,4 @@
-"""The texts of a rule for people: what an expression in them stands for, on this host or in general.
+"""The texts of a rule for people: what an expression in them means, on this host or in general.
 
 Where the host is known, `{{ gpus.count }}` is its value. Where it is not, or the rule does not apply there, a value
 becomes a word in capitals as in a manual page (COUNT), a choice between texts becomes `this or that`, and what only the
@@ -73,7 +73,7 @@ def _clean_step(words: str) -> str:
 
 
 def in_words(node: ast.expr) -> str:
-    """What an expression stands for, in words: `item.target` is TARGET, `'a' if test else 'b'` is `a or b`."""
+    """What an expression means, in words: `item.target` is TARGET, `'a' if test else 'b'` is `a or b`."""
     if isinstance(node, ast.Constant):
         return text_of(node.value) if node.value is not None else ""
     if isinstance(node, ast.Name):
@@ -93,7 +93,7 @@ def in_words(node: ast.expr) -> str:
 
 
 def _join_choice(words: list[str]) -> str:
-    """`this or that`; parts that only continue a sentence cannot be joined, so the first stands for all."""
+    """`this or that`; parts that only continue a sentence cannot be joined, so the first is used for all."""
     if any(not (word[0].isalnum() or word[0] in "+-/(\"'") for word in words):
         return words[0]
     return ("; or " if max(map(len, words), default=0) > _LONG else " or ").join(dict.fromkeys(words))

@@ -292,7 +292,7 @@ def test_absolute_link_of_an_image_stays_in_the_image(tmp_path):
 def test_missing_folder_behind_a_link_that_leads_nowhere_is_refused(tmp_path):
     (tmp_path / "conf.d").symlink_to("nowhere")
     link, file = tmp_path / "conf.d", tmp_path / "conf.d" / "x"
-    with pytest.raises(Refused, match=f"^{link} is a symbolic link that leads nowhere, and {file} lies behind it$"):
+    with pytest.raises(Refused, match=f"^{link} is a symbolic link that leads nowhere, and {file} is behind it$"):
         replace("/", str(file), NEW, expected=ABSENT)
     assert not (tmp_path / "nowhere").exists()
 

@@ -493,7 +493,7 @@ def test_at_least_as_many_dead_hosts_as_the_world_showed():
 def test_page_says_nothing_twice(name):
     table = table_of(name)
     text = " ".join(driver_of(name).split())
-    said = [state.evidence for state in table.states] + [*table.told]
+    said = [state.evidence for state in table.states] + [*table.clauses]
     assert [one for one in said if text.count(" ".join(one.split())) > 1] == []
 
 

@@ -225,8 +225,11 @@ def test_host_without_a_driver_is_refused_one_with_the_problem_of_the_offer():
     """That it has none is known, whatever is offered; a switch of one that is there hangs on the offer."""
     problem = "apt's package lists are missing: sudo apt-get update"
     choice = choose(machine(problem=problem), PARAMS)
-    assert (choice.action, choice.told[0]) == ("refuse", "no driver for 1 x NVIDIA device 0x2330 (hopper generation)")
-    assert problem in choice.told[1]
+    assert (choice.action, choice.clauses[0]) == (
+        "refuse",
+        "no driver for 1 x NVIDIA device 0x2330 (hopper generation)",
+    )
+    assert problem in choice.clauses[1]
     with pytest.raises(UnknownFact, match="sudo apt-get update"):
         choose(machine([V100], problem=problem, packages=compute("580-server-open")), PARAMS | {"switch_branch": True})
 
@@ -269,7 +272,7 @@ def test_choose_names_the_hold_on_what_is_not_installed():
         facts.packages, held_absent=("libnvidia-compute-580-server", "nvidia-utils-580-server", "x")
     )
     choice = choose(facts, PARAMS)
-    assert (choice.action, choice.told[1][:60]) == (
+    assert (choice.action, choice.clauses[1][:60]) == (
         "refuse",
         "an administrator holds libnvidia-compute-580-server, nvidia-",
     )
@@ -285,7 +288,7 @@ def test_choose_pin_that_keeps_the_whole_offer_away_is_the_reason():
     pin = Pin(("*nvidia*",), "release *", -1, "/etc/apt/preferences.d/no", 4)
     told = Completed(0, b"Pinned packages:\n     nvidia-driver-580 -> 580.1-1 with priority -1\n", b"")
     choice = choose(machine(problem="no package", pins=(pin,), policy=told), PARAMS)
-    assert (choice.action, choice.told[1].partition(" ")[0]) == ("refuse", "/etc/apt/preferences.d/no:4")
+    assert (choice.action, choice.clauses[1].partition(" ")[0]) == ("refuse", "/etc/apt/preferences.d/no:4")
     assert "edit /etc/apt/preferences.d/no (line 4)" in choice.way_out
 
 
@@ -328,7 +331,7 @@ def test_choose_switch_of_the_module_alone_keeps_the_libraries():
     facts = machine((B200,), packages=packages)
     choice = choose(facts, PARAMS | {"switch_branch": True})
     assert choice.remove == ("linux-modules-nvidia-580-server-generic", "nvidia-headless-no-dkms-580-server")
-    assert choice.told[1:] == (
+    assert choice.clauses[1:] == (
         f"switch from 580-server to 580-server-open for {facts.gpus.summary}: the newest long-term branch offered",
         "supported until 2028-06",
         "open kernel module, prebuilt and signed",

@@ -350,7 +350,7 @@ expect:
     document = load_document(text, "site-swappiness.yaml")
     assert not [fault for fault in rule_faults(document) if "size_bytes" not in fault.message]
     assert [fault.message for fault in lint_faults(document)] == [
-        f"`{one}` stands in a command without quotes" for one in parts
+        f"`{one}` is in a command without quotes" for one in parts
     ]
 
 

@@ -227,7 +227,7 @@ def test_branch_that_the_maker_gives_a_gpu_drives_it_though_no_package_names_it(
     """As ubuntu-drivers takes it: the plain package of that branch, and of no other."""
     choice = choose(given(CHIPS), PARAMS)
     assert (choice.action, choice.name) == ("install", "580"), choice.reason
-    assert "/etc/custom_supported_gpus.json gives it to this GPU" in choice.told
+    assert "/etc/custom_supported_gpus.json gives it to this GPU" in choice.clauses
     assert choose(given(CHIPS.replace("580.95", "595")), PARAMS).action == "refuse"
     there = given(CHIPS, installed="580")
     assert "unsupported GPU" not in names(there)

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from hosttune.choices.driver_state import STATES, choose
-from hosttune.choices.driver_states.told import BootOutlook
+from hosttune.choices.driver_states.state import BootOutlook
 from hosttune.choices.drivers.branch import describe_last
 from hosttune.choices.drivers.switches import SERVICE
 from hosttune.engine.rules.catalog import builtin_catalog

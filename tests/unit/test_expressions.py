@@ -246,7 +246,7 @@ def test_comprehension_variable_ends_with_its_comprehension():
         ("open('/etc/passwd')", "no function is called 'open'"),
         ("sorted(params.types, reverse=True)", "sorted takes no named arguments"),
         ("len", "len is a function: call it"),
-        ("(x for x in params.types)", "`... for ... in ...` stands in brackets, or inside "),
+        ("(x for x in params.types)", "`... for ... in ...` belongs in brackets, or inside "),
         ("[a for a, b in params.types]", "`for` takes one plain name"),
         ("[len for len in params.types]", "`for len` hides len"),
         ("[host for host in params.types]", "`for host` hides host"),

@@ -7,7 +7,7 @@ from hosttune.facts.storage.ageing import SPOOL, Hidden
 from hosttune.facts.storage.ageing_text import (
     AgeRule,
     files_in,
-    keep_told,
+    keep_age_lines,
     parse_age,
     parse_tmpfiles,
     parse_tmpreaper,
@@ -346,7 +346,7 @@ def test_script_on_a_network_file_system_is_not_touched(mounted):
 
 def test_record_keeps_what_removes_and_no_other_words():
     script = "#!/bin/sh\nTOKEN=abc\nPLACE=/scratch\n/opt/x -u a:b\nfind $PLACE \\\n  -atime +3\n# end\n"
-    kept = keep_told(script)
+    kept = keep_age_lines(script)
     assert (
         kept
         == "#!/bin/sh\n\n_=/scratch\n/opt/x\n/usr/bin/find '/' -atime +3; /usr/local/sbin/find; /usr/local/bin/find\n\n\n"

@@ -5,7 +5,7 @@ import pytest
 from hosttune.facts import Facts
 from hosttune.facts.storage import ageing
 from hosttune.facts.storage.ageing import SPOOL
-from hosttune.facts.storage.ageing_text import files_in, keep_told, rules_in
+from hosttune.facts.storage.ageing_text import files_in, keep_age_lines, rules_in
 from hosttune.host.door import Completed
 from tests.unit.fake_reader import FakeReader
 
@@ -125,7 +125,7 @@ def test_words_that_only_look_like_it(row):
 )
 def test_variable_or_folder_of_another_command_is_everywhere(script, expected):
     assert places(script) == expected
-    assert places(keep_told(script)) == expected  # a record says the same
+    assert places(keep_age_lines(script)) == expected  # a record says the same
 
 
 @pytest.mark.parametrize("kind", ["crontab", "table"])

@@ -8,7 +8,7 @@ from hosttune.actions.record.record import take_record
 from hosttune.facts import Facts, globs
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.storage.ageing import SPOOL
-from hosttune.facts.storage.ageing_text import keep_told
+from hosttune.facts.storage.ageing_text import keep_age_lines
 from hosttune.host.reading.paths import PATH_MAX
 from hosttune.host.record.record import RecordReader
 from hosttune.values import FileValue
@@ -77,7 +77,7 @@ def test_what_a_user_wrote_grows_to_no_more_than_a_bound(name):
     assert sum(map(len, texts_of(found))) < 1 << 20
     assert peak < 64 << 20
     for content in (one if isinstance(one, str) else one.content.decode() for one in ATTACKS[name].values()):
-        for kept in (keep_told(content),):
+        for kept in (keep_age_lines(content),):
             assert len(kept) < 2 * (1 << 20) + len(content)
 
 

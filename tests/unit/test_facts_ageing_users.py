@@ -7,7 +7,7 @@ import pytest
 from hosttune.facts import Facts
 from hosttune.facts.storage import ageing
 from hosttune.facts.storage.ageing import OF_ALL_USERS, OF_ONE_USER, SPOOL
-from hosttune.facts.storage.ageing_text import files_in, keep_told
+from hosttune.facts.storage.ageing_text import files_in, keep_age_lines
 from hosttune.values import FileValue, Unreadable
 from tests.unit.fake_reader import FakeReader
 
@@ -186,7 +186,7 @@ def test_unit_of_a_user_that_leads_to_a_secret_is_not_read(target):
     ],
 )  # fmt: skip
 def test_record_keeps_what_is_read_in_and_no_secrets(kind, path, content, kept):
-    assert keep_told(content, kind) == kept
+    assert keep_age_lines(content, kind) == kept
     files = {"/opt/c/a": PURGE, "/opt/lib": PURGE, "/opt/e": "O=-atime\n", "/opt/a": PURGE, "/opt/x": PURGE}
     start = {"/etc/cron.d/x": f"0 3 * * * root {path}\n"}
     assert seen({**files, **start, path: kept}) == seen({**files, **start, path: content})

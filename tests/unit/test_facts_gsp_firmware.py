@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from hosttune.choices.driver_state import choose
-from hosttune.choices.driver_states.told import BootOutlook
+from hosttune.choices.driver_states.state import BootOutlook
 from hosttune.facts import Facts
 from hosttune.facts.gpu.gsp_firmware import KERNEL_LOG, GspFailure, GspFirmware, failures_in, way_out
 from tests.unit.test_driver_state import VERSION, host, names, states

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hosttune.facts import Facts, UnknownFact
 from hosttune.facts.base import attempt, complete
 from hosttune.facts.gpu.gpu_errors import xid_of
-from hosttune.facts.gpu.nvidia_lost import silent_gpus, told_by_log
+from hosttune.facts.gpu.nvidia_lost import find_gone, silent_gpus
 from hosttune.facts.gpu.nvidia_smi import (
     MAX_MESSAGES,
     QUERY,
@@ -184,7 +184,7 @@ def test_rejected_by_every_sentence(line):
 
 
 def gone(log):
-    return told_by_log(messages_in(log))[0]
+    return find_gone(messages_in(log))[0]
 
 
 def test_gone_from_the_bus_by_xid_and_by_name():
@@ -531,7 +531,7 @@ def test_parsers_bear_shuffled_cut_and_foreign_text(chance: random.Random, cut, 
     chance.shuffle(lines)
     messages = messages_in("\n".join([noise, *lines]))
     named = {"0000:34:00.0", "0000:43:00.0", "0000:01:00.0", "0000:05:00.0", "0000:02:00.0"}
-    assert set(told_by_log(messages)[0]) <= named | set(gone(noise))
+    assert set(find_gone(messages)[0]) <= named | set(gone(noise))
     assert legacy_branch(sentences_of(messages)) in {"", "580"}
     slots = {gpu.slot for gpu in parse_smi(noise + "\n" + LOST + TWO[:cut], 0).gpus}
     assert slots <= {"0000:1b:00.0", "0000:43:00.0"}

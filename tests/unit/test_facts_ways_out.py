@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from hosttune.facts.base import UnknownFact
-from hosttune.facts.gpu.gpu_errors import SAID
+from hosttune.facts.gpu.gpu_errors import ACTIONS
 from hosttune.facts.gpu.ways_out import RUN_REPORT, WAYS, RecoveryPlace, find_place, take_again, way_of
 from hosttune.values import join_steps, steps_of
 from tests.unit.fake_reader import FakeReader
@@ -21,7 +21,7 @@ def steps(action, **place):
     return steps_of(way_of((action,), SLOT, RecoveryPlace(**place)))
 
 
-@pytest.mark.parametrize("action", [*WAYS, *SAID.values()])
+@pytest.mark.parametrize("action", [*WAYS, *ACTIONS.values()])
 def test_every_action_has_steps_and_each_is_one_line(action):
     assert steps(action)
     assert all(step.strip() == step and ";" not in step for step in steps(action))

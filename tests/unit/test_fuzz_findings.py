@@ -13,7 +13,7 @@ from hosttune.facts.gpu.gpu_boards import board_of
 from hosttune.facts.kernel.module_options import parse_kernel_number
 from hosttune.facts.shell_words import shell_words
 from hosttune.facts.slurm_conf import slurm_rows
-from hosttune.facts.storage.ageing_text import keep_told
+from hosttune.facts.storage.ageing_text import keep_age_lines
 from hosttune.facts.storage.fstab_readers import split_options
 from hosttune.facts.storage.raid import _MAPPED
 from hosttune.host.record.record import RecordReader
@@ -38,12 +38,12 @@ GROWING = {
     "mount options with a quote": (lambda text: split_options(text.encode()), '"kK', 20_000),
     "a line of one word, as a shell reads it": (shell_words, "ExecStart=", 8_000),
     "a crontab that removes by access time": (
-        lambda text: keep_told(text, "crontab"),
+        lambda text: keep_age_lines(text, "crontab"),
         "* * * * * find /t -atime +1 -delete\n",
         200,
     ),
     "a unit with environment files": (
-        lambda text: keep_told(f"[Service]\n{text}", "unit"),
+        lambda text: keep_age_lines(f"[Service]\n{text}", "unit"),
         "EnvironmentFile=/a\n",
         1_000,
     ),

@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 
 from hosttune.choices.driver_state import before_boot, choose
-from hosttune.choices.driver_states.told import BootOutlook
+from hosttune.choices.driver_states.state import BootOutlook
 from hosttune.facts import Facts
 from hosttune.facts.gpu.gpu_holders import GpuHolder, bound_in
 from hosttune.facts.kernel.kernel_log import JOURNAL

@@ -64,7 +64,7 @@ def test_member_is_dropped_with_what_held_it_alone(text, path, after):
     [
         ('{"a": 1,}', 1, 9, "key in double quotes"),
         ('{\n  "a": 1\n  "b": 2\n}', 3, 3, "Expecting ','"),
-        ('{"a": 1, "a": 2}', 1, 10, "stands here twice"),
+        ('{"a": 1, "a": 2}', 1, 10, "is here twice"),
         ("[]", 1, 1, "an object"),
         ('{"a": NaN}', 1, 7, "NaN is no JSON"),
         ('{"a": 1} x', 1, 10, "Extra data"),

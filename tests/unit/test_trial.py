@@ -632,7 +632,7 @@ def test_came_back_is_known_to_the_journal_until_somebody_sets_it_again():
     back = read_journal(host).came_back()
     address = sysctl_change().address
     assert back[address].value == "10"
-    assert back[address].told.endswith("UTC: nobody confirmed it")
+    assert back[address].sentence.endswith("UTC: nobody confirmed it")
     host, _, _ = begun(*LIVE, host=host)
     assert address not in read_journal(host).came_back()
 

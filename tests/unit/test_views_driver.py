@@ -149,7 +149,7 @@ def test_why_repeats_neither_the_end_of_a_branch_nor_what_lacks(installed, month
         table = driver_table(host(AUGUST_2028, [H100], month, installed=installed), PARAMS | {"switch_branch": switch})
         why = driver_text(table, page).partition("Why: ")[2]
         assert why
-        assert "has ended" in "".join(table.told)
+        assert "has ended" in "".join(table.clauses)
         assert "ended" not in why
     text = driver_text(driver_table(host(NOVEMBER_2027, [H100], "2027-11"), PARAMS | {"branch": "580"}), page)
     assert "supported until" not in text.partition("Why: ")[2]

@@ -21,7 +21,7 @@ from hosttune.views.by_hand import describe_by_hand
 from hosttune.views.document import Medium, Section
 from hosttune.views.explain import explain_json, explain_outline, explain_report, explain_rule
 from hosttune.views.page import Page
-from hosttune.views.rule_words import todo_texts, told_wishes, ways_of
+from hosttune.views.rule_words import describe_wishes, todo_texts, ways_of
 from hosttune.views.rules_doc import rule_document
 from hosttune.views.terminal import Screen
 from hosttune.views.wording import Wording, in_words
@@ -138,7 +138,7 @@ def test_no_way_reads_fstab_again_in_a_remount():
 def ways_in_general(rule):
     one = CATALOG.rules[rule]
     wording = Wording(one.defaults)
-    does, undoes = ways_of(told_wishes(one, wording))
+    does, undoes = ways_of(describe_wishes(one, wording))
     return [*does, *todo_texts(one, wording)], undoes
 
 
@@ -151,7 +151,7 @@ def test_commands_stand_whole_and_sentences_are_wrapped():
     for rule in CATALOG.rules:
         assert [
             step
-            for step in ways_of(told_wishes(CATALOG.rules[rule], Wording(CATALOG.rules[rule].defaults)))[0]
+            for step in ways_of(describe_wishes(CATALOG.rules[rule], Wording(CATALOG.rules[rule].defaults)))[0]
             if " | install -D " in step and not isinstance(step, CommandLine)
         ] == []
 
@@ -160,7 +160,7 @@ def test_commands_stand_whole_and_sentences_are_wrapped():
 def test_way_in_general_has_no_choice_that_nobody_can_type(rule):
     """Where no host is known: the words of the host stand in capitals, and no command lacks its operand."""
     one = CATALOG.rules[rule]
-    does, undoes = ways_of(told_wishes(one, Wording(one.defaults)))
+    does, undoes = ways_of(describe_wishes(one, Wording(one.defaults)))
     for step in (*does, *undoes):
         assert " or " not in step
         assert "{{" not in step

@@ -29,7 +29,7 @@ from hosttune.values import ABSENT, Activation, Verdict
 from hosttune.views.by_hand import describe_by_hand
 from hosttune.views.change import diff_of
 from hosttune.views.parts import parts_json
-from hosttune.views.rule_words import told_wishes, ways_of, wish_text
+from hosttune.views.rule_words import describe_wishes, ways_of, wish_text
 from hosttune.views.terminal import Screen
 from hosttune.views.text import diff_lines
 from hosttune.views.wording import Wording
@@ -205,7 +205,7 @@ def test_it_is_told_by_hand_and_shown_as_a_change():
 
 def test_it_is_told_where_no_host_is_known():
     rule = catalog().rules["storage-lamp"]
-    (wish,) = told_wishes(rule, Wording(rule.defaults))
+    (wish,) = describe_wishes(rule, Wording(rule.defaults))
     assert wish_text(wish) == "disk-lamp sda: exactly on"
     assert ways_of((wish,))[0] == ["ledctl locate=/dev/sda"]
 

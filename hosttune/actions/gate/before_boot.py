@@ -24,7 +24,7 @@ _MOST_S = 60.0  # a dead disk or driver holds no run up
 
 
 def keep_standing(session: Session, writer: Writer, on_progress: Callable[[str], None]) -> None:
-    """Keep it, where this host runs; what cannot be kept is told, and no run fails for it."""
+    """Keep it, where this host runs; what cannot be kept is reported, and no run fails for it."""
     if writer.kind != "live":
         return
     facts = Facts(writer, session.facts.asked)

@@ -39,7 +39,7 @@ def _foretell_menu(overlay: Overlay) -> None:
         menu = require_known(overlay.base.read(grub.MENU), grub.MENU)
         before, after = grub.arguments_of(overlay.base), grub.arguments_of(overlay)
     except UnknownFact as unknown:
-        raise Refused(f"what update-grub makes of these settings cannot be foretold: {unknown.reason}") from None
+        raise Refused(f"what update-grub makes of these settings is not known: {unknown.reason}") from None
     text = grub.regenerate(menu.decode("utf-8", "surrogateescape"), before, after)
     overlay.files[grub.MENU] = FileValue(text.encode("utf-8", "surrogateescape"), 0o600)
 
@@ -49,7 +49,7 @@ def written_by_grub(reader: Reader) -> tuple[str, ...]:  # noqa: ARG001 - the in
 
 
 def written_by_initramfs(reader: Reader) -> tuple[str, ...]:
-    """The initial RAM disks; none where they cannot be listed, which is told when they are built."""
+    """The initial RAM disks; none if they cannot be listed, which is reported when they are built."""
     try:
         return tuple(f"/boot/initrd.img-{release}" for release in list_images(reader))
     except UnknownFact:

@@ -95,7 +95,7 @@ def _forget(writer: Writer) -> None:
 
 
 def unit_word(word: str) -> str:
-    """A word of ExecStart= in double quotes, in which every character stands for itself (systemd.service(5), "Command
+    """A word of ExecStart= in double quotes, in which every character means itself (systemd.service(5), "Command
     lines"). Raises Refused for one that no unit can carry.
     """
     if "\n" in word:

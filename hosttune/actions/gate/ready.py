@@ -88,7 +88,7 @@ def read_state(reader: Reader) -> ReadyState | None:
 
 
 def identify_machine(reader: Reader) -> str:
-    """What stands for this machine; nothing where it has no id yet."""
+    """The id of this machine in reports; empty if it has none yet."""
     return machine_id_hash(hint(reader, "/etc/machine-id"))
 
 
@@ -100,8 +100,8 @@ def keep_state(writer: Writer, state: ReadyState) -> None:
 
 def tell_state(writer: Writer, state: ReadyState) -> None:
     """To who logs in, and to the system log."""
-    told = "" if state.standing is Standing.READY else f"hosttune: {state.standing}: {state.sentence}"
-    show_at_login(writer, MOTD, clean(told))
+    sentence = "" if state.standing is Standing.READY else f"hosttune: {state.standing}: {state.sentence}"
+    show_at_login(writer, MOTD, clean(sentence))
     writer.log(clean(f"ready: {state.standing}: {state.sentence}"))
 
 
@@ -162,7 +162,7 @@ def bring_up(
     waiting = receipt.waiting
     reasons = tuple(dict.fromkeys((*receipt.reboot_reasons, *reboot_reasons(findings), *waiting)))
     if goes_on and reasons == waiting and len(state.reboots) >= state.allowed:
-        reasons = ()  # its boots are over, and it holds nothing: that still waits is told
+        reasons = ()  # its boots are over, and it holds nothing: that still waits is reported
     if reasons:
         allowed = state.allowed if goes_on else at_boot.allowed
         if why := _why_no_reboot(session, state, receipt, reasons, allowed, on_progress):
@@ -184,16 +184,16 @@ def bring_up(
 
 def await_late(session: Session, on_progress: Callable[[str], None]) -> Session:
     """Wait, bounded, for what this boot may still bring of what was there before it; the session as it is then."""
-    is_told = False
+    is_announced = False
     while True:
         try:
             _ = session.facts.after_boot.lost, session.facts.after_boot.failed
         except UnknownFact as unknown:
             if not is_young(session.reader):
                 return session
-            if not is_told:
+            if not is_announced:
                 on_progress(f"waiting, because {unknown.reason}")
-                is_told = True
+                is_announced = True
             time.sleep(_LOOK_AGAIN_S)
             session = replace(session, facts=Facts(session.reader, session.facts.asked))
         else:
@@ -228,7 +228,7 @@ def _why_no_reboot(
 
 
 def list_jobs(reader: Reader, policy: Policy) -> tuple[str, ...]:
-    """What runs on the GPUs, and jobs of a scheduler, as far as it can be told: no one waits for their end. None where
+    """What runs on the GPUs, and jobs of a scheduler, as far as that is known: no one waits for their end. None where
     the policy, or someone's --disturb, says that they may be disturbed.
     """
     if policy.disturb >= Disturbs.GPU_WORK:
@@ -258,11 +258,11 @@ def await_quiet(reader: Reader, on_progress: Callable[[str], None]) -> tuple[str
     waits for a unit to start, for that may be the gate: apt, or a runcmd, which starts slurmd.
     """
     end = time.monotonic() + QUIET_S
-    is_told = False
+    is_announced = False
     while (busy := tuple(at_work(reader))) and not _starts_units(reader) and time.monotonic() < end:
-        if not is_told:
+        if not is_announced:
             on_progress(f"waiting until a reboot cuts nothing off: {'; '.join(busy)}")
-            is_told = True
+            is_announced = True
         time.sleep(_LOOK_AGAIN_S)
     return busy
 
@@ -287,7 +287,9 @@ def gate_units(reader: Reader) -> GateUnits:
         one.get("Id"): one for one in (dict(line.partition("=")[::2] for line in each.splitlines()) for each in shown)
     }
     if not {GATE, CONTINUE} <= units.keys():
-        raise HosttuneError(f"systemd does not say how {GATE} stands", hint="try it: systemctl status hosttune-ready")
+        raise HosttuneError(
+            f"systemd does not report the state of {GATE}", hint="try it: systemctl status hosttune-ready"
+        )
     gate, goes_on = units[GATE], units[CONTINUE]
     is_asked = gate.get("ConditionTimestampMonotonic", "0") != "0"
     return GateUnits(
@@ -320,7 +322,7 @@ def reboot(writer: Writer) -> None:
 
 def tell_hooks(writer: Writer, state: ReadyState, on_progress: Callable[[str], None]) -> None:
     """Run the programs of /etc/hosttune/ready.d, by name: `join` where work may come, else `leave`, and the sentence.
-    One that fails is told and changes nothing; one that others than root can write is not run.
+    One that fails is reported and changes nothing; one that others than root can write is not run.
     """
     names = writer.list(HOOKS)
     word = "join" if state.standing in {Standing.READY, Standing.LET_GO} else "leave"

@@ -38,8 +38,8 @@ def describe_interrupted(journal: Journal, reader: Reader) -> Iterator[str]:
         yield f"{run.unread}: {run.way_out}"
     if at_first_boot(reader):
         yield "cloud-init is at work on the first boot: `hosttune apply --yes` waits for its end"
-    if told := _describe_undecided(reader):
-        yield told
+    if sentence := _describe_undecided(reader):
+        yield sentence
     unfinished = {run.id for run in journal.interrupted}
     for run in journal.interrupted:
         began, steps = run.started_at[:16].replace("T", " "), f"{len(run.steps)} step{'s' * (len(run.steps) != 1)}"

@@ -98,7 +98,7 @@ class Run:
 def parse_run(data: bytes, path: str) -> Run:
     """Parse one run's file. A last line cut off by a crash is dropped: its act had not begun."""
     run = Run(path.rpartition("/")[2].removesuffix(".jsonl"), "", "", "", "", "", "")
-    told = _StepCollector(run.id)
+    collector = _StepCollector(run.id)
     damaged: list[str] = []
     unknown: list[str] = []
     for number, line in enumerate(data.split(b"\n")[:-1], 1):
@@ -107,13 +107,13 @@ def parse_run(data: bytes, path: str) -> Run:
             entry = json.loads(line)
             if number == 1:
                 run = _read_header_line(run, entry)
-                told.run = run.id
+                collector.run = run.id
                 if entry["format_version"] > FORMAT_VERSION:
                     return _needs_newer(run, f"format {entry['format_version']}")
                 here += entry.keys() - _FIELDS
             else:
                 here += entry.keys() - _FIELDS
-                told.add(entry, here)
+                collector.add(entry, here)
         except (
             LookupError,
             TypeError,
@@ -131,11 +131,11 @@ def parse_run(data: bytes, path: str) -> Run:
                 unknown.append(f"line {number}: {', '.join(sorted(here))}")
     run = replace(
         run,
-        steps=tuple(told.steps.values()),
-        waiting=tuple(told.waiting),
-        ran=tuple(told.ran),
-        is_finished=told.is_finished,
-        was_interrupted=told.was_interrupted,
+        steps=tuple(collector.steps.values()),
+        waiting=tuple(collector.waiting),
+        ran=tuple(collector.ran),
+        is_finished=collector.is_finished,
+        was_interrupted=collector.was_interrupted,
     )
     if damaged:
         way_out = "restore it from a backup; where there is none, remove it, and its run cannot be undone"
@@ -156,9 +156,9 @@ def _is_newer(version: str) -> bool:
 
 def _read_header_line(run: Run, entry: Any) -> Run:
     """With what the first line tells. One that this version knows tells all of it, else it is damaged."""
-    told = {name: entry[name] for name in HEADER if isinstance(entry.get(name), str)}
-    if entry["format_version"] <= FORMAT_VERSION and len(told) < len(HEADER):
-        raise KeyError(next(name for name in HEADER if name not in told))
+    fields = {name: entry[name] for name in HEADER if isinstance(entry.get(name), str)}
+    if entry["format_version"] <= FORMAT_VERSION and len(fields) < len(HEADER):
+        raise KeyError(next(name for name in HEADER if name not in fields))
     more: dict[str, Any] = {}
     if isinstance(part_of := entry.get("part_of"), str):
         more["part_of"] = part_of
@@ -166,7 +166,7 @@ def _read_header_line(run: Run, entry: Any) -> Run:
         more["planned"] = tuple(one for one in planned if isinstance(one, str))
     if isinstance(boots := entry.get("boots"), int):
         more["boots"] = boots
-    return replace(run, **told, **more)
+    return replace(run, **fields, **more)
 
 
 class _StepCollector:

@@ -1,4 +1,4 @@
-"""The receipts of runs, `/var/lib/hosttune/receipts/<run id>.json`: what a run did is told there too where its terminal
+"""The receipts of runs, `/var/lib/hosttune/receipts/<run id>.json`: what a run did is kept there too where its terminal
 went away. They are kept as long as their runs, with secrets masked.
 """
 
@@ -64,5 +64,7 @@ def unseen_text(command: str, receipt: Receipt) -> Cleaned:
     made = len({one.change.address for one in receipt.outcomes} - {one.change.address for one in receipt.failed})
     parts = [f"{made} made", *([f"{len(receipt.failed)} failed"] if receipt.failed else [])]
     parts += [f"{len(receipt.left)} not begun"] if receipt.left else []
-    told = f"hosttune: the connection was lost during {command}, and run {receipt.run_id} went on: {', '.join(parts)}"
-    return clean(f"{told}; see: sudo hosttune history --verbose")
+    sentence = (
+        f"hosttune: the connection was lost during {command}, and run {receipt.run_id} went on: {', '.join(parts)}"
+    )
+    return clean(f"{sentence}; see: sudo hosttune history --verbose")

@@ -49,8 +49,8 @@ def _finish(run: Run, writer: Writer, on_progress: Callable[[str], None]) -> Non
     for trigger in dict.fromkeys(t for s in run.steps if s.phase is not Phase.FAILED for t in s.change.triggers):
         recorder.trigger(trigger, "waiting")
     recorder.finish(was_interrupted=True)
-    told = f"{run.command} {run.id}, digest {run.digest[:12]}, by {run.who}: was interrupted, is finished now"
-    writer.log(clean(told))
+    sentence = f"{run.command} {run.id}, digest {run.digest[:12]}, by {run.who}: was interrupted, is finished now"
+    writer.log(clean(sentence))
 
 
 def _close(step: JournalStep, recorder: JournalWriter, writer: Writer, on_progress: Callable[[str], None]) -> None:
@@ -96,8 +96,8 @@ def prune(writer: Writer, journal: Journal) -> None:
         for step in run.steps
         if step.undoes and step.undoes.run in kept and step.left
     }
-    said = ((run.id, journal.confirmation_of(run)) for run in journal.runs)
-    kept |= {confirmation.id for its, confirmation in said if confirmation and its in kept}
+    confirmations = ((run.id, journal.confirmation_of(run)) for run in journal.runs)
+    kept |= {confirmation.id for its, confirmation in confirmations if confirmation and its in kept}
     _let_go(writer, journal, held)
     drop_receipts(writer, kept)
     for run in journal.runs:

@@ -141,7 +141,7 @@ def _repair_half(half: Half, writer: Writer, journal: Journal) -> Outcome:
     """Make whole what is not gone on with, and book where it is then."""
     step, name = half.step, half.planned.address.name
     found = _SET.read(writer, name)
-    said = mend(writer, names_of(name))
+    error = mend(writer, names_of(name))
     present = _SET.read(writer, name)
     recorder = JournalWriter.again(writer, journal.run(step.id.run))
     if _SET.same(present, half.planned.after):
@@ -151,7 +151,7 @@ def _repair_half(half: Half, writer: Writer, journal: Journal) -> Outcome:
         book(step.id, step.error or "stopped half-way", replace(half.planned, after=present))
     if is_half(half.planned, writer) or was_interrupted(writer):
         way_out = f"{goes_on_with(step.id, step.undoes)}; by hand: {describe_repair(writer)}"
-        return Outcome(half.planned, Phase.FAILED, said or "dpkg has left it half-way again", way_out)
+        return Outcome(half.planned, Phase.FAILED, error or "dpkg has left it half-way again", way_out)
     made = replace(
         half.planned, action=Action.UPDATE, before=found, after=present, details=describe_changes(found, present)
     )

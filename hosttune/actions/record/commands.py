@@ -13,7 +13,7 @@ from hosttune.facts.commands import loads_of_sysctl_conf, values_in
 from hosttune.facts.environment import is_kept, shell_variables, systemd_variables
 from hosttune.facts.gpu.power_caps import caps_in
 from hosttune.facts.services.unit_files import parse_assignments
-from hosttune.facts.storage.ageing_text import keep_told
+from hosttune.facts.storage.ageing_text import keep_age_lines
 from hosttune.host.masking.command_secrets import has_secret_name, mask_words
 from hosttune.host.masking.secrets import mask_text
 from hosttune.regex import regex
@@ -77,7 +77,7 @@ def kind_of(path: str) -> str:
 
 def short_job(content: str, kind: str) -> str:
     """Of the jobs of users and scripts of a site: what tells of access times and of kernel values, lines in place."""
-    lines = keep_told(content, kind).split("\n")
+    lines = keep_age_lines(content, kind).split("\n")
     return "\n".join(_merge_rows(lines, _kernel_values(content) if kind != "unit" else ()))
 
 
@@ -85,10 +85,10 @@ def shared_job(content: str, kind: str) -> str:
     """Of a crontab, script or file of variables what facts read, lines in place."""
     if kind == "script" and not content.startswith("#!"):  # pam_env and systemd read no command behind a `;`
         content = "\n".join("" if _is_secret_variable(row) else row for row in content.split("\n"))
-    lines = keep_told(content, kind).split("\n")
+    lines = keep_age_lines(content, kind).split("\n")
     variables = _merge_rows([], _list_variables(content))  # they begin a line
-    told = _merge_rows(variables, ((number, line) for number, line in enumerate(lines, 1) if line))
-    return "\n".join(_merge_rows(_merge_rows(told, _kernel_values(content)), _list_limits(content))) + "\n"
+    merged = _merge_rows(variables, ((number, line) for number, line in enumerate(lines, 1) if line))
+    return "\n".join(_merge_rows(_merge_rows(merged, _kernel_values(content)), _list_limits(content))) + "\n"
 
 
 def _is_secret_variable(row: str) -> bool:
@@ -155,7 +155,7 @@ def shared_unit(content: str) -> str:
     """Of a unit the keys that facts read, its commands and variables shortened, lines in place."""
     rows = content.splitlines()
     lines = [row.strip() if _is_section(row) else "" for row in rows]
-    ageing = keep_told(content, "unit").split("\n")
+    ageing = keep_age_lines(content, "unit").split("\n")
     variables: dict[int, list[str]] = {}
     for number, name, value in systemd_variables(content):
         if kept := _harmless_value(name, value):
@@ -164,12 +164,12 @@ def shared_unit(content: str) -> str:
         if key in UNIT_KEYS or (key.startswith("Exec") and not value):
             lines[number - 1] = f"{key}={value}"
         elif key.startswith("Exec"):
-            told = ageing[number - 1].partition("=")[2] if number <= len(ageing) else ""
+            tail = ageing[number - 1].partition("=")[2] if number <= len(ageing) else ""
             values = "; ".join(text for _, text in _kernel_values(value))
-            lines[number - 1] = f"{key}={'; '.join(filter(None, (shared_command(value), values, told)))}"
+            lines[number - 1] = f"{key}={'; '.join(filter(None, (shared_command(value), values, tail)))}"
         elif key == "Environment":
-            told = ageing[number - 1].partition("=")[2] if number <= len(ageing) else ""
-            lines[number - 1] = f"{key}={' '.join(filter(None, (*variables.get(number, ()), told)))}"
+            tail = ageing[number - 1].partition("=")[2] if number <= len(ageing) else ""
+            lines[number - 1] = f"{key}={' '.join(filter(None, (*variables.get(number, ()), tail)))}"
     return "\n".join(lines) + "\n"
 
 

@@ -164,7 +164,7 @@ def _encode_header(recorder: RecordingReader, machine_id: str, *, share: bool) -
 def _short_udev(path: str, content: str) -> str:
     """Without the serial numbers of memory modules and disks."""
     if path == UDEV_DMI:
-        return memory_modules.told_lines(content)
+        return memory_modules.keep_fields(content)
     return "".join(f"{row}\n" for row in content.splitlines() if row.startswith("E:ID_BTRFS_READY="))
 
 
@@ -226,11 +226,11 @@ class _Encoder:
         has_addresses = argv[0] not in _SPEAK_OF_VERSIONS
 
         def encode_completed(done: Completed) -> dict[str, Any]:
-            said = _short_log(done.text) if argv[0] in _LOGS else done.text
-            said = _short_show(said) if argv[0] == "apt-cache" and "show" in argv else said
-            said = _short_pool(said) if argv[:2] == ("zpool", "status") else said
-            said = _short_processes(said) if argv[0] == "ps" and self.redactor.share else said
-            out, errors = (self.redactor.text(text, has_addresses=has_addresses) for text in (said, done.errors))
+            shown = _short_log(done.text) if argv[0] in _LOGS else done.text
+            shown = _short_show(shown) if argv[0] == "apt-cache" and "show" in argv else shown
+            shown = _short_pool(shown) if argv[:2] == ("zpool", "status") else shown
+            shown = _short_processes(shown) if argv[0] == "ps" and self.redactor.share else shown
+            out, errors = (self.redactor.text(text, has_addresses=has_addresses) for text in (shown, done.errors))
             return {"status": done.status, "stdout": out, "stderr": errors}
 
         # replayed, the facts ask with the words that stand in the other answers

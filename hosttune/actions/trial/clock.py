@@ -1,4 +1,4 @@
-"""What runs while a trial is live, outside of any session: the timer that ends it, and what people are told.
+"""What runs while a trial is live, outside of any session: the timer that ends it, and the messages to people.
 
 Timers are transient units of systemd (systemd-run(1), `--on-active`): they count the kernel's monotonic time, survive
 the session and a reload of the manager, need no file, and are gone after a boot, which then has a guard of its own.
@@ -89,8 +89,8 @@ def look_after_s(within_s: int) -> int:
 def _run_in(writer: Writer, unit: str, seconds: int, argv: Sequence[str]) -> None:
     # `systemctl isolate`, as on the way to another target, leaves it alone.
     kept = ("--timer-property=AccuracySec=1s", "--timer-property=IgnoreOnIsolate=yes")
-    told = (f"--unit={unit}", f"--on-active={seconds}s", *kept, "--quiet", "--collect")
-    writer.run(("systemd-run", *told, "--", *argv), timeout_s=_TIMEOUT_S)
+    options = (f"--unit={unit}", f"--on-active={seconds}s", *kept, "--quiet", "--collect")
+    writer.run(("systemd-run", *options, "--", *argv), timeout_s=_TIMEOUT_S)
 
 
 def stop(writer: Writer, run_id: str, what: str = "*") -> None:
@@ -124,5 +124,5 @@ def reboot_when_idle(writer: Writer, run_id: str) -> None:
     where systemd does not take it.
     """
     lasting = ("DefaultDependencies=no", "IgnoreOnIsolate=yes", "OOMScoreAdjust=-1000")
-    told = (f"--unit={name_of(run_id, 'reboot')}", *(f"--property={one}" for one in lasting), "--quiet", "--collect")
-    writer.run(("systemd-run", *told, "--", "sh", f"{FOLDER}/run", "reboot"), timeout_s=_TIMEOUT_S)
+    options = (f"--unit={name_of(run_id, 'reboot')}", *(f"--property={one}" for one in lasting), "--quiet", "--collect")
+    writer.run(("systemd-run", *options, "--", "sh", f"{FOLDER}/run", "reboot"), timeout_s=_TIMEOUT_S)

@@ -31,8 +31,8 @@ class Login:
 
     is_remote: bool  # a process of sshd, or of another server, serves it
     began_s: float | None  # when that process began, seconds since the kernel started; None on a console
-    keeper: str = ""  # tmux and the like: over which connection its user came is not told
-    is_untold: bool = False  # a pseudo-terminal, and nothing tells who is at its other end
+    keeper: str = ""  # tmux and the like: over which connection its user came is not known
+    is_unknown: bool = False  # a pseudo-terminal, and nothing tells who is at its other end
 
 
 @frozen
@@ -62,7 +62,7 @@ def read_login(reader: Reader) -> Login:
     if not served:
         # sudo gives its command a pseudo-terminal of its own, on the console too.
         is_untold = any(one in _PSEUDO for one in terminals) and all(one in _PSEUDO for one in terminals - {0})
-        return Login(is_remote=bool(keeper), began_s=None, keeper=keeper, is_untold=is_untold)
+        return Login(is_remote=bool(keeper), began_s=None, keeper=keeper, is_unknown=is_untold)
     return Login(is_remote=True, began_s=served[0].started_s)
 
 
@@ -72,7 +72,7 @@ def why_not_proof(login: Login, made_s: float) -> str:
     """
     if login.keeper:
         return f"this runs in {login.keeper}, which does not tell over which connection you came"
-    if login.is_untold:
+    if login.is_unknown:
         return "this terminal does not tell over which connection you came"
     if login.began_s is not None and login.began_s <= made_s:
         return "this connection was there before the changes: that it goes on does not show that a new one is let in"

@@ -282,8 +282,8 @@ def _prove(writer: Writer) -> None:
     """The guard itself, asked whether it has what it needs here."""
     answer = writer.query(("sh", f"{FOLDER}/run", "check"), timeout_s=60.0)
     if not isinstance(answer, Completed) or answer.status != 0:
-        said = answer.text.strip() or answer.errors.strip() if isinstance(answer, Completed) else str(answer)
-        raise Refused(f"the guard does not run on this host: {said}")
+        answer_text = answer.text.strip() or answer.errors.strip() if isinstance(answer, Completed) else str(answer)
+        raise Refused(f"the guard does not run on this host: {answer_text}")
 
 
 def read_marks(reader: Reader) -> frozenset[Mark]:
@@ -313,14 +313,14 @@ def mark(writer: Writer, name: Mark) -> None:
 
 
 def _decide(writer: Writer, word: str) -> None:
-    """Whoever makes this file first has decided, the script or one of us. What the script was cut off at is empty."""
+    """The first to make this file has decided, the script or one of us. What the script was cut off at is empty."""
     with suppress(Conflict):
         writer.replace(_DECIDED, FileValue(f"{word}\n".encode(), 0o600), expected=ABSENT)
     content = writer.read(_DECIDED)
-    said = content.decode("ascii", "replace").strip() or "returned" if isinstance(content, bytes) else "unknown"
-    if said != word:
-        told = {"confirmed": "it is confirmed already", "returned": "too late: it is being rolled back"}
-        raise Refused(told.get(said, f"{_DECIDED} cannot be read"))
+    decided = content.decode("ascii", "replace").strip() or "returned" if isinstance(content, bytes) else "unknown"
+    if decided != word:
+        reasons = {"confirmed": "it is confirmed already", "returned": "too late: it is being rolled back"}
+        raise Refused(reasons.get(decided, f"{_DECIDED} cannot be read"))
 
 
 def boot_of(reader: Reader, name: Mark) -> str:
@@ -335,7 +335,7 @@ def _boot(reader: Reader) -> str:
 
 def disarm(writer: Writer) -> None:
     """Remove the guard, whatever of it is there; what it would have done is decided before, by a mark. The units go
-    first, and those that name them before them; `armed` goes before what it stands for. Raises Refused where something
+    first, and those that name them before them; `armed` goes before what it marks. Raises Refused where something
     cannot be removed; it is called again then.
     """
     for path in reversed(UNIT_PATHS):

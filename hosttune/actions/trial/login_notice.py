@@ -1,4 +1,4 @@
-"""What is told to who logs in: files of /run/motd.d, which pam_motd(8) shows, and no boot keeps."""
+"""What people see when they log in: files of /run/motd.d, which pam_motd(8) shows, and no boot keeps."""
 
 from __future__ import annotations
 

@@ -77,13 +77,13 @@ def read_standing(session: Session, before: HostStanding | None = None, *, smi_s
         Aspect.CLOCK.value: partial(_read_clock, facts),
     }
     if reader.kind == "live":
-        told = in_time(
+        answers = in_time(
             {name: partial(_encode_aspect, Aspect(name), read) for name, read in work.items()}, smi_s + HEALTH_S
         )
     else:
-        told = {name: _encode_aspect(Aspect(name), read) for name, read in work.items()}
+        answers = {name: _encode_aspect(Aspect(name), read) for name, read in work.items()}
     found: list[_Found] = []
-    for name, answer in told.items():
+    for name, answer in answers.items():
         found += _find_late_aspect(Aspect(name), answer) if isinstance(answer, Waiting) else _decode_answer(answer)
     if not any(isinstance(one, Unseen) and one.aspect is Aspect.GPU and one.is_stuck for one in found):
         found += _read_health(session)
@@ -122,7 +122,7 @@ def read_planned(
             if finding.verdict is Verdict.DIFFERS and finding.changes:
                 place = f"{finding.rule} {finding.subject}".strip()
                 found.setdefault(place, f"{place} is not in force: {finding.reason}")
-    return tuple(Sign(Aspect.PLANNED, name, said) for name, said in found.items())
+    return tuple(Sign(Aspect.PLANNED, name, sentence) for name, sentence in found.items())
 
 
 def standing_text(standing: HostStanding) -> str:

@@ -1,7 +1,7 @@
 """Whether a run is on trial, and how far it has come: from marks in a folder and the kernel's own clock.
 
 `FOLDER` of `trial_guard` holds `trial.json`, a `TrialRecord`, and the marks, which only come. Which boot is running is
-told by its id, how much time is left by /proc/uptime: no clock that someone can set is ever compared. Sources:
+known by its id, how much time is left by /proc/uptime: no clock that someone can set is ever compared. Sources:
 proc_uptime(5), random(4), systemd.timer(5).
 """
 
@@ -39,13 +39,13 @@ class TrialState(Word):
     """Where a run on trial is."""
 
     LIVE = "on trial: live"  # it changes what is in force now; a reboot before the confirmation takes it back
-    NEXT_BOOT = "on trial: next boot"  # the next boot is the one that counts, whoever asks for it
+    NEXT_BOOT = "on trial: next boot"  # the next boot is the one that counts, no matter who asks for it
     THIS_BOOT = "on trial: this boot"
     # Its boot or its time is over, and the guard did not run, could not act or was cut off: who looks next takes it
     # back.
     OVERDUE = "on trial: to be taken back"
     CONFIRMED = "confirmed"  # and not tidied up yet
-    CAME_BACK = "came back"  # the files are back, and the journal has to be told
+    CAME_BACK = "came back"  # the files are back, and the journal has to be updated
     IN_PART = "came back in part"
     FAILED = "failed to come back"
 
@@ -70,7 +70,7 @@ class TrialRecord:
     boot_within_s: int  # and of the boot on trial, at least the time that its GPUs need
     by: Confirmer
     boot_id: str  # of the boot that armed it
-    started_at: float  # seconds since the epoch: to be told, never compared
+    started_at: float  # seconds since the epoch: to be shown, never compared
     started_s: float  # /proc/uptime
     made_s: float = 0.0  # /proc/uptime when all changes had been made; 0: the run has not come to its end
     live: tuple[str, ...] = ()  # rules of what is tried now
@@ -122,7 +122,7 @@ def state_of(marks: Collection[Mark], *, is_armed_boot: bool, is_tried_boot: boo
 def read_trial(reader: Reader) -> TrialRun | None:
     """The run on trial, if one is; None also where setting one up was cut off before its first change.
 
-    Raises UnknownFact where that cannot be told, as without root's rights, HosttuneError where trial.json is damaged.
+    Raises UnknownFact if that is not known, as without root's rights, HosttuneError where trial.json is damaged.
     """
     names = reader.list(trial_guard.FOLDER)
     if isinstance(names, Unreadable):
@@ -152,7 +152,7 @@ def read_trial(reader: Reader) -> TrialRun | None:
 
 def _is_at_work(reader: Reader, record: TrialRecord, state: TrialState) -> bool:
     """Whether what the deadline starts still runs, or, of a live part, is still to come: its timer does not count what
-    a host slept through, /proc/uptime does. Where that cannot be told, it does.
+    a host slept through, /proc/uptime does. If that is not known, it does.
     """
     its = trial_clock.name_of(record.run, "deadline" if record.made_s else trial_clock.MAKING)
     units = (
@@ -198,28 +198,28 @@ def _boot_timer_s(reader: Reader) -> float:
     """When the timer of the boot on trial began, in seconds of the kernel's clock; 0 where no one tells."""
     timer = "hosttune-trial-deadline.timer"
     answer = reader.query(("systemctl", "show", "--property=ActiveEnterTimestampMonotonic", "--value", timer))
-    told = answer.text.strip() if isinstance(answer, Completed) and answer.status == 0 else ""
-    return parse_digits(told, 0) / 1e6
+    text = answer.text.strip() if isinstance(answer, Completed) and answer.status == 0 else ""
+    return parse_digits(text, 0) / 1e6
 
 
 def _read_reason(reader: Reader, state: TrialState) -> str:
-    """Why it came back: the first thing that the guard, or hosttune, said then. A power cut may have left zeros where
+    """Why it came back: the first line that the guard, or hosttune, wrote then. A power cut may have left zeros where
     its line was not on the disk yet.
     """
     if state not in {TrialState.CAME_BACK, TrialState.IN_PART, TrialState.FAILED}:
         return ""
     content = reader.read(trial_guard.LOG)
     lines = content.replace(b"\0", b"").decode("utf-8", "replace").splitlines() if isinstance(content, bytes) else []
-    told = (line for line in lines if not line.startswith(("trial of run ", "put back ")))
-    return next(told, "").removeprefix("rollback failed: ").removeprefix("failed to come back: ")  # as 0.1.0 wrote
+    reasons = (line for line in lines if not line.startswith(("trial of run ", "put back ")))
+    return next(reasons, "").removeprefix("rollback failed: ").removeprefix("failed to come back: ")  # as 0.1.0 wrote
 
 
 def require_none(reader: Reader) -> None:
-    """Raise Refused where a run is on trial: what is made beside it could not be told from it."""
+    """Raise Refused where a run is on trial: what is made beside it could not be kept apart from it."""
     try:
         trial = read_trial(reader)
     except UnknownFact as unknown:
-        raise Refused(f"it cannot be told whether a run is on trial: {unknown.reason}") from None
+        raise Refused(f"it is not known whether a run is on trial: {unknown.reason}") from None
     if trial is not None:
         back = f"sudo hosttune undo {quote(trial.run)} --yes"
         if trial.state is TrialState.FAILED:

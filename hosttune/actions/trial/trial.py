@@ -5,7 +5,7 @@ confirmed, and where nothing of it is in force at once, the next boot is the one
 `come_back` (the undo of the run, a run of its own in the journal), or by an undo that someone types (`taken_back`).
 
 Each end begins with a mark, and takes away the entry for one boot before the guard: what is cut off in between is
-brought to its end by whoever looks next (`finish`).
+brought to its end by the next command that looks (`finish`).
 """
 
 from __future__ import annotations
@@ -153,12 +153,12 @@ def require_promise(planned: TrialPlan, *, without_return: bool) -> None:
         )
     stays = planned.of(TrialPart.NO_RETURN)
     if stays and not without_return:
-        told = "; ".join(
+        reasons = "; ".join(
             dict.fromkeys(f"{one.change.rule} ({describe_place(one.change.address)}): {one.reason}" for one in stays)
         )
         rules = " ".join(f"--ignore {rule}" for rule in dict.fromkeys(one.change.rule for one in stays))
         raise Refused(
-            f"this cannot be rolled back: {told}; nothing was changed",
+            f"this cannot be rolled back: {reasons}; nothing was changed",
             hint=f"leave it out ({rules}), or make it all the same: --without-return",
         )
 
@@ -353,12 +353,12 @@ def _again_seen(session: Session, writer: Writer) -> Session:
 def _read_trial_again(reader: Reader) -> TrialRun:
     trial = read_trial(reader)
     if trial is None:
-        raise Refused("the trial is gone: somebody has removed its folder", hint="look at: hosttune history")
+        raise Refused("the trial is gone: its folder was removed", hint="look at: hosttune history")
     return trial
 
 
 def on_trial_text(trial: TrialRun) -> Cleaned:
-    """What is told of a run on trial, to whoever is logged in."""
+    """What users who are logged in read about a run on trial."""
     return clean(_on_trial_text(trial))
 
 
@@ -492,7 +492,7 @@ def come_back(
     lock. may_reboot: where something of it is in force up to the next boot, reboot; work on the GPUs has `LAST_S` for
     its end.
 
-    What could not be taken back is told, and nothing is tried again by itself.
+    What could not be rolled back is reported, and nothing is tried again by itself.
     """
     record = trial.record
     begin_to_take_back(writer, trial)
@@ -517,18 +517,18 @@ def come_back(
     if needs and may_reboot and (blockers := _list_blockers(session, writer)):
         needs, may_reboot = f"{needs}, and no reboot before this is solved: {'; '.join(blockers)}", False
     busy = _list_gpu_work(Facts(writer, session.facts.asked)) if needs and may_reboot else ()
-    told = f"run {trial.run} {run_text(state.value)}: {reason}"
+    sentence = f"run {trial.run} {run_text(state.value)}: {reason}"
     if busy:
         trial_clock.reboot_when_idle(writer, trial.run)  # before the mark: what fails here is tried again
         needs = f"{needs}, which waits for at most {span_text(LAST_S)}: {'; '.join(busy)}"
     trial_guard.mark(writer, "returned")
     if needs and may_reboot and not busy:
         # The guard stays until then: where this ends here, its script reboots. Who looks next removes it (`finish`).
-        trial_clock.announce(writer, clean(told))
+        trial_clock.announce(writer, clean(sentence))
         trial_clock.announce(writer, clean("this host reboots once, for the rollback"))
         trial_clock.reboot(writer)
         return TrialEnd(trial, state, reason, receipt)
-    text = clean(f"{told}; {needs}" if needs else told)
+    text = clean(f"{sentence}; {needs}" if needs else sentence)
     if busy:  # the script needs its folder: who looks next removes it
         show_at_login(writer, trial_clock.MOTD, text)
     else:
@@ -538,7 +538,7 @@ def come_back(
 
 
 def _list_gpu_work(facts: Facts) -> tuple[str, ...]:
-    """What runs on the GPUs. What cannot be told is none here: a host that no one reaches has to come back."""
+    """What runs on the GPUs. What cannot be read is none here: a host that no one reaches has to come back."""
     try:
         return facts.work.evidence if facts.work.is_gpu_busy else ()
     except UnknownFact:
@@ -588,7 +588,7 @@ def on_trial_to_undo(session: Session, reader: Reader, run_id: str | None, rule:
 
 
 def begin_to_take_back(writer: Writer, trial: TrialRun) -> None:
-    """From here on it cannot be confirmed: what is cut off is finished by the next boot, or whoever looks."""
+    """From here on it cannot be confirmed: what is cut off is finished by the next boot, or the next command."""
     trial_guard.free_room(writer)
     trial_guard.mark(writer, "ending")
     if trial.record.postponed:

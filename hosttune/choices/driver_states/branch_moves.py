@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hosttune.choices.apt_commands import has_all, lacks_package
-from hosttune.choices.driver_states.told import REBOOT, Told
+from hosttune.choices.driver_states.state import REBOOT, StateText
 from hosttune.choices.drivers.branch import describe_not_driven, end_words, is_over, not_driven
 from hosttune.choices.drivers.branch_offers import offers_elsewhere
 from hosttune.facts.gpu.package_roles import PackageRole, parse_package
@@ -24,7 +24,7 @@ _CARRIES = (PackageRole.KERNEL_COMMON, PackageRole.PROGRAM, PackageRole.DKMS, Pa
 _CARRIERS = ("libnvidia-compute", "nvidia-driver", "nvidia-headless")
 
 
-def other_branch(facts: Facts) -> Told | None:
+def other_branch(facts: Facts) -> StateText | None:
     """A package that does not belong to the rest goes first: it is not to be held."""
     driver = facts.driver
     if not driver.branch or strangers_of(facts) or not (moving := offers_elsewhere(facts)):
@@ -34,16 +34,18 @@ def other_branch(facts: Facts) -> Told | None:
     number = max(offer.branch for offer in moving)
     command = "apt upgrade" if any(_carries_driver(offer.name) for offer in moving) else "apt full-upgrade"
     words = f" ({words})" if (words := end_words(facts, number)) else ""
-    said = f"the next `{command}` moves this host from branch {driver.branch} to {number}{words}: {list_offers(moving)}"
+    evidence = (
+        f"the next `{command}` moves this host from branch {driver.branch} to {number}{words}: {list_offers(moving)}"
+    )
     stay = stay_in_branch(facts, (offer.name for offer in moving))
     if undriven := describe_not_driven(facts, number):
-        return f"{said}; {undriven}", stay
+        return f"{evidence}; {undriven}", stay
     if is_over(facts, int(driver.branch)) and not is_over(facts, number):
         return (
-            said,
+            evidence,
             f"let it at a maintenance, as branch {driver.branch} has ended: sudo {command}\n{REBOOT}\n{stay}",
         )
-    return said, stay
+    return evidence, stay
 
 
 def _carries_driver(name: str) -> bool:

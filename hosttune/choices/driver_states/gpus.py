@@ -15,15 +15,15 @@ from hosttune.choices.driver_states.modules import (
     tell_of_swapped,
     will_be_other,
 )
-from hosttune.choices.driver_states.told import (
+from hosttune.choices.driver_states.state import (
     INITRAMFS,
     REBOOT,
     ByPolicy,
-    Told,
+    StateText,
     holds_state,
     installer_steps,
     is_node,
-    said_by_log,
+    read_log_fact,
     switch,
     uninstall,
 )
@@ -53,18 +53,18 @@ _OF_NVIDIA = ("nvidia-", "nv-", "nv_")
 _LINKS_HANG_DAYS = 66
 
 
-def tell_of_firmware(facts: Facts) -> Told | None:
+def tell_of_firmware(facts: Facts) -> StateText | None:
     """GPUs whose own firmware was missing, was not read, or is of another version."""
     return _not_set_up(facts, is_firmware=True)
 
 
-def not_set_up(facts: Facts) -> Told | None:
+def not_set_up(facts: Facts) -> StateText | None:
     """GPUs that the driver could not set up, for a reason that proves nothing against the board. A vGPU is not set up
     by a driver that does not fit its hypervisor's."""
     return None if holds_state(tell_of_guest, facts) else _not_set_up(facts, is_firmware=False)
 
 
-def _not_set_up(facts: Facts, *, is_firmware: bool) -> Told | None:
+def _not_set_up(facts: Facts, *, is_firmware: bool) -> StateText | None:
     if not facts.driver.is_loaded or any(
         holds_state(look, facts) for look in (tell_of_unsupported, wrong_flavour, tell_of_stale, tell_of_mismatch)
     ):
@@ -75,9 +75,9 @@ def _not_set_up(facts: Facts, *, is_firmware: bool) -> Told | None:
             causes.setdefault(one.cause, []).append(one)
     if not causes:
         return None
-    told = [found[0].describe(_describe_slots(found)) for found in causes.values()]
+    evidence = [found[0].describe(_describe_slots(found)) for found in causes.values()]
     ways = dict.fromkeys(_way_of(found, facts) for found in causes.values())
-    return "; ".join(told), "\n".join(ways)
+    return "; ".join(evidence), "\n".join(ways)
 
 
 def _way_of(failures: list[GspFailure], facts: Facts) -> str:
@@ -96,55 +96,59 @@ def _describe_slots(failures: list[GspFailure]) -> str:
     return f"the GPU at {slots[0]}" if len(slots) == 1 else f"{len(slots)} GPUs ({', '.join(slots)})"
 
 
-def tell_of_lost(facts: Facts) -> Told | None:
+def tell_of_lost(facts: Facts) -> StateText | None:
     """GPUs that do not answer, other than those that this driver cannot drive."""
     if not facts.driver.is_loaded:
         return None
-    is_refused = said_by_log(facts, "refusal") == "gpu lost"
-    is_told = holds_state(tell_of_unsupported, facts) or holds_state(wrong_flavour, facts)
-    known = said_by_log(facts, "silent") if is_refused else facts.nvidia.silent
-    known = tuple(gpu for gpu in known if gpu.slot not in _told_slots(facts))
+    is_refused = read_log_fact(facts, "refusal") == "gpu lost"
+    is_undrivable = holds_state(tell_of_unsupported, facts) or holds_state(wrong_flavour, facts)
+    known = read_log_fact(facts, "silent") if is_refused else facts.nvidia.silent
+    known = tuple(gpu for gpu in known if gpu.slot not in _find_explained(facts))
     silent = [
-        gpu for gpu in known if gpu.sign in ("log", "smi") or (gpu.sign in ("left out", "firmware") and not is_told)
+        gpu
+        for gpu in known
+        if gpu.sign in ("log", "smi") or (gpu.sign in ("left out", "firmware") and not is_undrivable)
     ]
     if not silent and (unknown := [gpu.why for gpu in known if gpu.sign == "not known"]):
         raise UnknownFact("; ".join(dict.fromkeys(unknown)))
     if not silent:
-        is_gone = is_refused and not _told_slots(facts)
+        is_gone = is_refused and not _find_explained(facts)
         return (facts.nvidia.problem, _describe_hardware(facts, ("RESTART_BM",))) if is_gone else None
     slots: dict[str, list[str]] = {}
     for gpu in silent:
         slots.setdefault(gpu.why, []).append(gpu.slot)
-    told = [
+    evidence = [
         f"the GPU at {own[0]} {why}" if len(own) == 1 else f"{len(own)} GPUs, {', '.join(own)}: each {why}"
         for why, own in slots.items()
     ]
     drained = [gpu.slot for gpu in silent if gpu.sign in ("left out", "firmware")]
     unless = f" (unless it was drained: sudo nvidia-smi drain -q -p {quote(drained[0])})" if drained else ""
     if not any(gpu.is_off_bus for gpu in silent):
-        return "; ".join(told), way_of({gpu.action for gpu in silent}, silent[0].slot, find_place(facts.reader, facts))
-    return "; ".join(told), _describe_hardware(facts, (gpu.action for gpu in silent), silent[0].slot, unless)
+        return "; ".join(evidence), way_of(
+            {gpu.action for gpu in silent}, silent[0].slot, find_place(facts.reader, facts)
+        )
+    return "; ".join(evidence), _describe_hardware(facts, (gpu.action for gpu in silent), silent[0].slot, unless)
 
 
 def _describe_hardware(facts: Facts, actions: Iterable[str], slot: str = "", unless: str = "") -> str:
     return f"{_HARDWARE}{unless}\n{way_of(actions, slot, find_place(facts.reader, facts))}"
 
 
-def reset_required(facts: Facts) -> Told | None:
-    """The driver refuses work until a GPU is reset, and its lines do not name the GPU. One that names itself is told by
+def reset_required(facts: Facts) -> StateText | None:
+    """The driver refuses work until a GPU is reset, and its lines do not name the GPU. One that names itself is in
     gpu-errors."""
-    if not facts.driver.is_loaded or not said_by_log(facts, "wants_reset"):
+    if not facts.driver.is_loaded or not read_log_fact(facts, "wants_reset"):
         return None
     gpus = attempt(lambda: facts.health.gpus)
     if isinstance(gpus, tuple) and any(map(_is_named, gpus)):
         return None
-    said = (
+    evidence = (
         "the driver refuses work on a GPU until it is reset (NV_ERR_RESET_REQUIRED in the kernel log): CUDA calls it "
         "busy or unavailable, and nvidia-smi shows nothing"
     )
     report = f"{RUN_REPORT}: {find_place(facts.reader, facts).prefix('nvidia-bug-report.sh')}"
     steps = ("drain the node", report, "end all that uses the GPUs", reload_driver(facts), SUPPORT)
-    return said, "\n".join(steps)
+    return evidence, "\n".join(steps)
 
 
 def _is_named(gpu: GpuHealth) -> bool:
@@ -153,7 +157,7 @@ def _is_named(gpu: GpuHealth) -> bool:
     return errors or get_raw(gpu, "recovery_action") in {"Reset", "Reboot"}
 
 
-def _told_slots(facts: Facts) -> frozenset[str]:
+def _find_explained(facts: Facts) -> frozenset[str]:
     """The GPUs of which it is known why they were not set up; none where the log cannot be read."""
     try:
         return frozenset(one.slot for one in facts.gsp_firmware.failures)
@@ -161,15 +165,15 @@ def _told_slots(facts: Facts) -> frozenset[str]:
         return frozenset()
 
 
-def all_lost(facts: Facts) -> Told | None:
+def all_lost(facts: Facts) -> StateText | None:
     """The GPUs of this host were there in this boot, and are on the PCI bus no more."""
-    if not (told := said_by_log(facts, "all_lost")):
+    if not (evidence := read_log_fact(facts, "all_lost")):
         return None
-    return told, _describe_hardware(facts, ("RESTART_BM",), unless=" (if it was taken out on purpose, reboot)")
+    return evidence, _describe_hardware(facts, ("RESTART_BM",), unless=" (if it was taken out on purpose, reboot)")
 
 
-def tell_of_guest(facts: Facts) -> Told | None:
-    if not said_by_log(facts, "is_vgpu") or (facts.driver.is_loaded and facts.nvidia.smi == "answers"):
+def tell_of_guest(facts: Facts) -> StateText | None:
+    if not read_log_fact(facts, "is_vgpu") or (facts.driver.is_loaded and facts.nvidia.smi == "answers"):
         return None
     if not facts.driver.is_loaded and not facts.driver.branch and holds_state(missing_now, facts):
         return None  # the driver that fits is without its module, too; one of the distribution's packages never fits
@@ -179,14 +183,14 @@ def tell_of_guest(facts: Facts) -> Told | None:
     )
 
 
-def tell_of_unsupported(facts: Facts) -> Told | None:
+def tell_of_unsupported(facts: Facts) -> StateText | None:
     driver = facts.driver
-    legacy = said_by_log(facts, "legacy_branch")
+    legacy = read_log_fact(facts, "legacy_branch")
     if not driver.branch:
         return _too_new_installer(facts, legacy) if legacy and driver.runfile and not driver.is_loaded else None
     if legacy:
-        said = f"the kernel log says that a GPU here needs branch {legacy}"
-        return said, switch(facts, "a driver of that branch", branch=legacy)
+        evidence = f"the kernel log says that a GPU here needs branch {legacy}"
+        return evidence, switch(facts, "a driver of that branch", branch=legacy)
     left = not_driven(facts)
     if not left:
         return None
@@ -196,28 +200,28 @@ def tell_of_unsupported(facts: Facts) -> Told | None:
     )
 
 
-def _too_new_installer(facts: Facts, legacy: str) -> Told:
+def _too_new_installer(facts: Facts, legacy: str) -> StateText:
     version = facts.driver.userspace_version
     named = f"the driver of NVIDIA's own installer{f', {version},' if version else ''}"
-    said = (
+    evidence = (
         f"{named} does not drive {facts.gpus.summary}: the kernel log says that branch {legacy} is the last that does"
     )
     if facts.driver.is_vgpu_manager:  # vGPU releases drop GPUs earlier than the driver does
-        return said, "sudo nvidia-uninstall\nbring a vGPU manager that still shares this GPU (docs.nvidia.com/vgpu)"
-    return said, f"sudo nvidia-uninstall\nbring a driver of branch {quote(legacy)} or older"
+        return evidence, "sudo nvidia-uninstall\nbring a vGPU manager that still shares this GPU (docs.nvidia.com/vgpu)"
+    return evidence, f"sudo nvidia-uninstall\nbring a driver of branch {quote(legacy)} or older"
 
 
-def wrong_flavour(facts: Facts) -> Told | None:
+def wrong_flavour(facts: Facts) -> StateText | None:
     module = _module_in_use(facts)
     if module is None or will_be_other(facts) or holds_state(tell_of_unsupported, facts):
         return None
     name, is_open = module
     if is_open and (old := closed_alone(facts)):
-        said = f"{name} is the open kernel module, and it does not drive {', '.join(old)}"
-        return said, _other_kind(facts, "closed")
+        evidence = f"{name} is the open kernel module, and it does not drive {', '.join(old)}"
+        return evidence, _other_kind(facts, "closed")
     if not is_open and (only_open := open_alone(facts)):
-        said = f"{name} is the closed kernel module, and {' and '.join(only_open)} needs the open one"
-        return said, _other_kind(facts, "open")
+        evidence = f"{name} is the closed kernel module, and {' and '.join(only_open)} needs the open one"
+        return evidence, _other_kind(facts, "open")
     return None
 
 
@@ -261,44 +265,44 @@ def _module_in_use(facts: Facts) -> tuple[str, bool] | None:
     return (f"the installed module {module.version}", module.is_open) if module else None
 
 
-def tell_of_undriven(facts: Facts) -> Told | None:
+def tell_of_undriven(facts: Facts) -> StateText | None:
     """GPUs that no kernel driver holds, beside others that the driver holds."""
     if not facts.driver.is_loaded or not facts.gpus.undriven or "nvidia" not in facts.gpus.drivers:
         return None
     slots = [slot for slot in facts.gpus.undriven if slot not in facts.nvidia.lost]
     if not slots or any(holds_state(look, facts) for look in (tell_of_unsupported, wrong_flavour)):
         return None
-    if told := without_room(facts):
-        return told
+    if state := without_room(facts):
+        return state
     return (
         f"no driver holds the GPU at {', '.join(slots)}, while nvidia holds others",
         f"see why: {KERNEL_LOG}\n{REBOOT}",
     )
 
 
-def without_room(facts: Facts) -> Told | None:
+def without_room(facts: Facts) -> StateText | None:
     """GPUs that have no driver, as firmware or hypervisor gave a window of theirs no address on the bus. A driver or a
     reboot changes nothing about it. VMware's parameters: NVIDIA/gpu-operator issue 492; pci=realloc: kernel-parameters.
     """
-    slots = [slot for slot in said_by_log(facts, "no_room") or () if slot in facts.gpus.undriven]
+    slots = [slot for slot in read_log_fact(facts, "no_room") or () if slot in facts.gpus.undriven]
     if not slots:
         return None
     where = f"the GPU at {slots[0]}" if len(slots) == 1 else f"the GPUs at {', '.join(slots)}"
-    said = f"{where} has no driver" if len(slots) == 1 else f"{where} have no driver"
-    said += ": a window to the memory has no address on the PCI bus (BAR, kernel log)"
+    evidence = f"{where} has no driver" if len(slots) == 1 else f"{where} have no driver"
+    evidence += ": a window to the memory has no address on the PCI bus (BAR, kernel log)"
     if facts.host.is_vm:
-        return said, (
+        return evidence, (
             "ask who runs the hypervisor for EFI firmware and more room above 4 GB, at least twice the memory of all "
             "GPUs of this machine (QEMU: the 64-bit PCI window; VMware: pciPassthru.use64bitMMIO=TRUE and "
             "pciPassthru.64bitMMIOSizeGB): neither another driver nor a reboot in here changes that"
         )
-    return said, (
+    return evidence, (
         "switch on Above 4G Decoding in the firmware setup (and give more room where it has an MMIO size)\npower "
         "the host off and on\nif it is still so, try pci=realloc in the kernel command line"
     )
 
 
-def tell_of_refusal(facts: Facts) -> Told | None:
+def tell_of_refusal(facts: Facts) -> StateText | None:
     """nvidia-smi says no, or nothing at all, and nothing above says why."""
     if not facts.driver.is_loaded:
         return _tell_of_unreached(facts) if facts.nvidia.smi == "refused" else None
@@ -329,8 +333,8 @@ def tell_of_refusal(facts: Facts) -> Told | None:
     return facts.nvidia.problem, f"see why: {KERNEL_LOG}\nif that does not say, {RUN_REPORT}: sudo nvidia-bug-report.sh"
 
 
-def _tell_of_unreached(facts: Facts) -> Told:
-    """Without the module nvidia-smi is not asked on a host; a report of nvidia-bug-report.sh has what it said."""
+def _tell_of_unreached(facts: Facts) -> StateText:
+    """Without the module nvidia-smi is not asked on a host; a report of nvidia-bug-report.sh has its answer."""
     if facts.driver.nouveau_bound:
         kept_out = make_blacklist(("nouveau",))
         first = "see that the driver has a module for this kernel: modinfo nvidia"
@@ -338,7 +342,7 @@ def _tell_of_unreached(facts: Facts) -> Told:
     return facts.nvidia.problem, f"sudo modprobe nvidia\nif it is still not loaded, see why: {KERNEL_LOG}"
 
 
-def _tell_of_hanging(facts: Facts, problem: str) -> Told:
+def _tell_of_hanging(facts: Facts, problem: str) -> StateText:
     """Tasks of the driver that the kernel calls blocked prove that it is not slow. What such a task holds is let go by
     no signal, so that a shutdown may wait for it, too (NVIDIA/nvidia-persistenced issue 15)."""
     off = f"see why: {KERNEL_LOG}\n{REBOOT}\nif the shutdown does not end, power the host off and on"
@@ -360,7 +364,7 @@ def is_known_hang(facts: Facts) -> bool:
     is_open = attempt(lambda: facts.driver.is_open) is True
     return (
         is_open
-        and bool(said_by_log(facts, "loses_links"))
+        and bool(read_log_fact(facts, "loses_links"))
         and isinstance(days, float | int)
         and days >= _LINKS_HANG_DAYS
     )
@@ -372,7 +376,7 @@ def blocked_by_driver(facts: Facts) -> tuple[str, ...]:
     return tuple(one.name for one in hung if one.name.startswith(_OF_NVIDIA)) if isinstance(hung, tuple) else ()
 
 
-def smi_missing(facts: Facts) -> Told | None:
+def smi_missing(facts: Facts) -> StateText | None:
     """Of a driver in packages that is loaded, the package with nvidia-smi: headless metapackages leave it out."""
     package = smi_package(facts)
     if (
@@ -384,13 +388,13 @@ def smi_missing(facts: Facts) -> Told | None:
         return None
     version = facts.driver.userspace_version
     wanted = f"{package}={version}*" if version else package
-    said = "nvidia-smi is not installed, so that much of this host's GPUs is not known"
+    evidence = "nvidia-smi is not installed, so that much of this host's GPUs is not known"
     if lacks_package(facts, wanted) and facts.driver.branch and why_over(facts, int(facts.driver.branch)):
-        return said, f"no list of apt has {package} in {version} any more: what solves `outdated branch` brings it"
-    return said, f"sudo apt-get install {quote(wanted)}"
+        return evidence, f"no list of apt has {package} in {version} any more: what solves `outdated branch` brings it"
+    return evidence, f"sudo apt-get install {quote(wanted)}"
 
 
-def files_gone(facts: Facts) -> Told | None:
+def files_gone(facts: Facts) -> StateText | None:
     """A loaded module of which nothing else is here: an image's own driver that was deleted under it (kubelet nodes
     that are to take the GPU Operator's). No program computes with it, and another driver cannot be loaded beside it."""
     driver = facts.driver
@@ -400,14 +404,14 @@ def files_gone(facts: Facts) -> Told | None:
         return None
     theirs = "what brings the driver of this node (the GPU Operator, its image)"
     then = f"let {theirs} load its own" if is_node(facts) else "see: hosttune explain gpu-driver"
-    said = f"the module {driver.loaded_version} is loaded, and nothing else of its driver is known here"
+    evidence = f"the module {driver.loaded_version} is loaded, and nothing else of its driver is known here"
     return (
-        f"{said}: no libraries, no nvidia-smi, no module on the disk",
+        f"{evidence}: no libraries, no nvidia-smi, no module on the disk",
         f"unload it: {UNLOAD}, or {REBOOT}\nthen {then}",
     )
 
 
-def uvm_missing(facts: Facts) -> Told | None:
+def uvm_missing(facts: Facts) -> StateText | None:
     """CUDA has no device, and nothing makes it when a program starts. Where that is not known, nothing is claimed. A
     vGPU manager and a desktop compute nothing, and tools of containers with a hook of their own make it as root."""
     if attempt(lambda: facts.driver.lacks_uvm) is not True or attempt(lambda: facts.nvidia.smi) != "answers":
@@ -429,7 +433,7 @@ def uvm_missing(facts: Facts) -> Told | None:
     return f"CUDA starts only for root, and in no container that gets its GPU by CDI: {missing}", f"{install}\n{look}"
 
 
-def tell_of_fabric(facts: Facts) -> Told | None:
+def tell_of_fabric(facts: Facts) -> StateText | None:
     """Only the packages: whether the service runs is gpu-fabric's."""
     if not has_switches(facts) or not (found := fabric_packages(facts)):
         return None
@@ -437,19 +441,19 @@ def tell_of_fabric(facts: Facts) -> Told | None:
     return f"{found[0]}; with {switches} CUDA does not start (error 802)", found[1]
 
 
-def fabric_down(facts: Facts) -> Told | None:
+def fabric_down(facts: Facts) -> StateText | None:
     """Its service does not run, though its package is there."""
     if not facts.driver.is_loaded or not has_switches(facts) or holds_state(tell_of_fabric, facts):
         return None
     unit = facts.units[SERVICE]
     if unit.is_active or not (facts.driver.branch or (facts.driver.runfile and unit.exists)):
         return None
-    told = f"Fabric Manager does not run ({SERVICE} is {unit.active_state}): CUDA does not start (error 802)"
+    evidence = f"Fabric Manager does not run ({SERVICE} is {unit.active_state}): CUDA does not start (error 802)"
     if unit.load_state == "masked":
         return (
-            f"{told}; an administrator masked it ({unit.fragment or SERVICE})",
+            f"{evidence}; an administrator masked it ({unit.fragment or SERVICE})",
             "ask who did that, and why: nothing else starts it",
         )
     if missing := without_umad(facts):
-        return f"{told}; {missing[0]}", f"{missing[1]}\nif it fails again, {LOG} say why"
-    return told, f"sudo systemctl enable --now {SERVICE}\nif it fails, {LOG} say why"
+        return f"{evidence}; {missing[0]}", f"{missing[1]}\nif it fails again, {LOG} say why"
+    return evidence, f"sudo systemctl enable --now {SERVICE}\nif it fails, {LOG} say why"

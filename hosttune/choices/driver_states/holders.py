@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.choices.driver_states.modules import misfit, name_of_driver, tell_of_rejected
 from hosttune.choices.driver_states.refusals import is_refused
-from hosttune.choices.driver_states.told import INITRAMFS, REBOOT, BootOutlook, Told, holds_state
+from hosttune.choices.driver_states.state import INITRAMFS, REBOOT, BootOutlook, StateText, holds_state
 from hosttune.facts.gpu.gpu_holders import make_blacklist
 from hosttune.facts.gpu.gsp_firmware import KERNEL_LOG
 from hosttune.facts.kernel.modules_at_boot import ON_COMMAND_LINE, kept_out_now
@@ -22,32 +22,32 @@ NOUVEAU = "nouveau"
 _AGAIN = f"reboot\nif it is still so afterwards, {INITRAMFS} and reboot again"
 
 
-def tell_of_nouveau(facts: Facts) -> Told | None:
+def tell_of_nouveau(facts: Facts) -> StateText | None:
     if not (facts.driver.nouveau_bound and facts.driver.is_installed):
         return None
-    said = "nouveau holds a GPU, so the installed NVIDIA driver cannot use it"
+    evidence = "nouveau holds a GPU, so the installed NVIDIA driver cannot use it"
     if boot_after_nouveau(facts) is BootOutlook.MENDS:
-        return said, _AGAIN
+        return evidence, _AGAIN
     return (
-        f"{said}; nothing keeps it out, so it has the GPU after a reboot too",
+        f"{evidence}; nothing keeps it out, so it has the GPU after a reboot too",
         f"{make_blacklist((NOUVEAU,))}\n{REBOOT}",
     )
 
 
 def boot_after_nouveau(facts: Facts) -> BootOutlook:
-    """Packages of the driver keep it out; NVIDIA's installer does unless it was told not to."""
+    """Packages of the driver keep it out; NVIDIA's installer does unless an option forbids it."""
     known = [one for one in facts.driver.holders if one.name == NOUVEAU]
     is_kept_out = bool(facts.driver.branch) or not known or bool(known[0].kept_out_by)
     return BootOutlook.MENDS if is_kept_out else BootOutlook.USELESS
 
 
-def tell_of_other_holder(facts: Facts) -> Told | None:
+def tell_of_other_holder(facts: Facts) -> StateText | None:
     """Another driver than nouveau. A loaded driver of NVIDIA's says nothing of GPUs that are set aside on purpose."""
     found = _list_others(facts)
     if not found or not facts.driver.is_present:
         return None
-    told = [_describe_holder(one) for one in found]
-    return "; ".join(told), join_steps(_way_out(one, facts) for one in found)
+    evidence = [_describe_holder(one) for one in found]
+    return "; ".join(evidence), join_steps(_way_out(one, facts) for one in found)
 
 
 def boot_after_held(facts: Facts) -> BootOutlook:
@@ -56,7 +56,7 @@ def boot_after_held(facts: Facts) -> BootOutlook:
     return BootOutlook.MENDS if found and all(one.is_packaged for one in found) else BootOutlook.USELESS
 
 
-def not_loaded(facts: Facts) -> Told | None:
+def not_loaded(facts: Facts) -> StateText | None:
     """No other driver has a GPU, and there is a module that could, and did not refuse."""
     driver = facts.driver
     if not driver.is_installed or driver.is_loaded or driver.nouveau_bound or _list_others(facts):
@@ -64,11 +64,11 @@ def not_loaded(facts: Facts) -> Told | None:
     if not driver.has_module_for_running_kernel or holds_state(tell_of_rejected, facts) or is_refused(facts):
         return None
     file = kept_out_by(facts)
-    said = f"{name_of_driver(facts)} is installed, and {file} keeps the module nvidia from being loaded"
+    evidence = f"{name_of_driver(facts)} is installed, and {file} keeps the module nvidia from being loaded"
     if file.endswith(ON_COMMAND_LINE):
         word = file.removesuffix(f" {ON_COMMAND_LINE}")
         undo = f"take {quote(word)} out of GRUB_CMDLINE_LINUX (and _DEFAULT) in /etc/default/grub or in a file of "
-        return said, f"leave it, if that is meant; else {undo}/etc/default/grub.d\nsudo update-grub\n{REBOOT}"
+        return evidence, f"leave it, if that is meant; else {undo}/etc/default/grub.d\nsudo update-grub\n{REBOOT}"
     if file:
         is_prime = facts.packages["nvidia-prime"].is_installed and file.endswith("/blacklist-nvidia.conf")
         undo = (
@@ -76,9 +76,9 @@ def not_loaded(facts: Facts) -> Told | None:
             if is_prime
             else f"leave it, if that is meant; else {way_without(file, MODPROBE, facts.file_owners)}"
         )
-        return said, f"{undo}\n{INITRAMFS}\n{REBOOT}"
-    if told := misfit(facts):
-        return told
+        return evidence, f"{undo}\n{INITRAMFS}\n{REBOOT}"
+    if state := misfit(facts):
+        return state
     return (
         f"{name_of_driver(facts)} is installed with a module for this kernel, but is not loaded",
         f"sudo modprobe nvidia, or reboot\nif it is still not loaded afterwards, see why: {KERNEL_LOG}",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.choices.driver_states.told import Told
+from hosttune.choices.driver_states.state import StateText
 from hosttune.facts.apt_decisions import change_pin, nvidia_switched_off, nvidia_without_list
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.gpu.archives import branch_in
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 _MOST_LOOKED_FOR = 100  # packages whose pin is looked for: each is held against all
 
 
-def kept_back(facts: Facts) -> Told | None:
+def kept_back(facts: Facts) -> StateText | None:
     return (_tell_of_pin(facts) or _without_archive(facts)) if facts.driver.branch else None
 
 
-def _tell_of_pin(facts: Facts) -> Told | None:
-    """A pin that keeps the driver out of another branch does what it is for, and is not said."""
+def _tell_of_pin(facts: Facts) -> StateText | None:
+    """A pin that keeps the driver out of another branch does what it is for, and is not reported."""
     waiting = [one for one in facts.archives.kept_back if branch_in(one.newest) == int(facts.driver.branch)]
     del waiting[_MOST_LOOKED_FOR:]
     try:
@@ -38,7 +38,7 @@ def _tell_of_pin(facts: Facts) -> Told | None:
     )
 
 
-def _without_archive(facts: Facts) -> Told | None:
+def _without_archive(facts: Facts) -> StateText | None:
     """Packages as NVIDIA's archive has them, whose archive a person has switched off, or of which apt has no list: no
     fixes come any more."""
     left = facts.archives.without_origin

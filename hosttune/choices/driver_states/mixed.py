@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from hosttune.choices.driver_states.told import INITRAMFS, REBOOT, BootOutlook, Told, installer_steps
+from hosttune.choices.driver_states.state import INITRAMFS, REBOOT, BootOutlook, StateText, installer_steps
 from hosttune.choices.drivers.branch import describe_not_driven
 from hosttune.choices.next_kernel import dkms_packages, is_from_nvidia, kernels_in_use, make_module_commands
 from hosttune.facts.apt_decisions import make_unhold_command
@@ -51,12 +51,12 @@ APT = "sudo apt-get install"
 _PURGE = f"{APT} ppa-purge && sudo ppa-purge ppa:graphics-drivers/ppa"
 
 
-def other_versions(facts: Facts) -> Told | None:
+def other_versions(facts: Facts) -> StateText | None:
     """Packages of two versions in one driver."""
-    told = _other_versions(facts)
-    if told and stopped_by_mixture(facts):
-        return told[0], "what solves `broken packages` does this too"
-    return told and (told[0], _when_whole(facts, told[1]))
+    state = _other_versions(facts)
+    if state and stopped_by_mixture(facts):
+        return state[0], "what solves `broken packages` does this too"
+    return state and (state[0], _when_whole(facts, state[1]))
 
 
 def _when_whole(facts: Facts, way: str) -> str:
@@ -85,9 +85,9 @@ def _other_versions(facts: Facts) -> tuple[str, str] | None:
     witnesses = [word for word, version in evidence_of(facts).items() if version == mix.version]
     others = [f"the other {len(rest)} packages" if len(rest) > 1 else rest[0].name, *witnesses] if rest else witnesses
     rest_of = f"{_join_words(others)} {_are(others)} {mix.version}"
-    said = f"the driver is a mix of two versions: {_list_members(mix.of_version)}; {rest_of}"
+    evidence = f"the driver is a mix of two versions: {_list_members(mix.of_version)}; {rest_of}"
     needs = _describe_unmet(facts)
-    return f"{said}; {needs}" if needs else said, _way_back(facts, mix)
+    return f"{evidence}; {needs}" if needs else evidence, _way_back(facts, mix)
 
 
 def boot_after_other_versions(facts: Facts) -> BootOutlook:
@@ -109,17 +109,19 @@ def splits_driver(facts: Facts) -> bool:
     return bool(driver.userspace_version and module) and module != driver.userspace_version
 
 
-def other_makers(facts: Facts) -> Told | None:
+def other_makers(facts: Facts) -> StateText | None:
     """Packages of one version that two archives built."""
     mix = mixture_of(facts) if facts.driver.branch else None
     if mix is None or not mix.of_maker:
         return None
     strange = _list_members(mix.of_maker)
-    said = f"the driver is a mix of packages from two archives: {strange}; the rest is from {name_archive(mix.maker)}"
-    return said, _when_whole(facts, _way_back(facts, mix))
+    evidence = (
+        f"the driver is a mix of packages from two archives: {strange}; the rest is from {name_archive(mix.maker)}"
+    )
+    return evidence, _when_whole(facts, _way_back(facts, mix))
 
 
-def tell_of_unmet(facts: Facts) -> Told | None:
+def tell_of_unmet(facts: Facts) -> StateText | None:
     """Of a driver whose packages are one version; `other_versions` says it with the rest."""
     if not facts.driver.branch or mixture_of(facts).of_version or not (needs := _describe_unmet(facts)):
         return None
@@ -150,7 +152,7 @@ def _are_of_unused_kernels(facts: Facts, names: Iterable[str]) -> bool | None:
     return used.isdisjoint(kernels)
 
 
-def third_party(facts: Facts) -> Told | None:
+def third_party(facts: Facts) -> StateText | None:
     """The driver of an archive that neither the distribution nor NVIDIA keeps."""
     maker = mixture_of(facts).maker if facts.driver.branch else ""
     if maker in ("", "Ubuntu", "Debian", "NVIDIA"):
@@ -369,14 +371,14 @@ def _all_to_one(
     (version, maker), packages = max(found.items(), key=rank)
     gone = [*gone, *(sorted(loose - set(packages)) if loose & set(packages) else ())]
     complete = {**packages, **{name: packages.get(name, "") for name in wanted if name not in gone}, **come}
-    said = f"no list of apt has {mix.version} any more, so all goes to {version} ({name_archive(maker)})"
+    sentence = f"no list of apt has {mix.version} any more, so all goes to {version} ({name_archive(maker)})"
     steps = []
     if _find_unmet(facts):
         first = _to_remove(facts, gone)
         steps.append(f"sudo apt-get remove {' '.join(map(quote, first))}")
         gone = [name for name in gone if name not in first]
     commanded = "\n".join([*steps, _make_command(complete, gone, version, facts)])
-    return f"{said}: {commanded}"
+    return f"{sentence}: {commanded}"
 
 
 def _to_remove(facts: Facts, gone: Iterable[str]) -> list[str]:

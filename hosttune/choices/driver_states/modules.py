@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 from hosttune.choices.apt_commands import has_all
 from hosttune.choices.dpkg_stop import Cause, bring_module, is_brought_by_repair, say_why, try_find_stop
 from hosttune.choices.driver_states.mixed import explains_versions, libraries_back, libraries_beside_installer, twin_of
-from hosttune.choices.driver_states.told import (
+from hosttune.choices.driver_states.state import (
     INITRAMFS,
     REBOOT,
     BootOutlook,
-    Told,
+    StateText,
     holds_state,
     installer_steps,
-    said_by_log,
+    read_log_fact,
 )
 from hosttune.choices.drivers.nvidia_archive import is_of_nvidia
 from hosttune.choices.next_kernel import (
@@ -45,20 +45,20 @@ _KEY_OF_UBUNTU, _KEY_OF_DKMS = "/var/lib/shim-signed/mok/MOK.der", "/var/lib/dkm
 _LOAD = "\nsudo modprobe nvidia"
 
 
-def dkms_failed(facts: Facts) -> Told | None:
+def dkms_failed(facts: Facts) -> StateText | None:
     failed = [build for build in facts.driver.dkms if build.failed]
     if not failed:
         return None
     if (stop := _stopped_by_build(facts)) is not None:
         return stop.evidence, stop.repair
     kernels = ", ".join(sorted({build.kernel for build in failed if build.kernel})) or "a kernel"
-    said = f"DKMS could not build nvidia {failed[0].version} for {kernels}"
+    evidence = f"DKMS could not build nvidia {failed[0].version} for {kernels}"
     left = _left_by_dkms(facts)
     if not left:
-        return f"{said} ({say_why(failed[0])})", _end_build(facts, failed[0])
-    said = f"{said} ({say_why(failed[0])})" if failed[0].error.words else said
+        return f"{evidence} ({say_why(failed[0])})", _end_build(facts, failed[0])
+    evidence = f"{evidence} ({say_why(failed[0])})" if failed[0].error.words else evidence
     boot = "after a reboot no GPU works" if boot_after_dkms(facts) is BootOutlook.HARMS else "a reboot does not help"
-    return f"{said}: {boot}", left[1]
+    return f"{evidence}: {boot}", left[1]
 
 
 def _stopped_by_build(facts: Facts) -> Stop | None:
@@ -85,7 +85,7 @@ def leaves_none(facts: Facts) -> bool:
     return _stopped_by_build(facts) is not None or _left_by_dkms(facts) is not None
 
 
-def _left_by_dkms(facts: Facts) -> Told | None:
+def _left_by_dkms(facts: Facts) -> StateText | None:
     """What the state says that a build that failed is the cause of: the kernel that runs or starts next has no module,
     or a stale one."""
     running = facts.kernel.release
@@ -112,10 +112,10 @@ def boot_after_dkms(facts: Facts) -> BootOutlook:
     return BootOutlook.HARMS if harms and leaves_none(facts) else BootOutlook.USELESS
 
 
-def tell_of_rejected(facts: Facts) -> Told | None:
+def tell_of_rejected(facts: Facts) -> StateText | None:
     if facts.driver.is_loaded or not facts.driver.is_installed:
         return None
-    if said_by_log(facts, "rejected_key"):
+    if read_log_fact(facts, "rejected_key"):
         return (
             f"the kernel rejected the nvidia module because of its signature (kernel log){_say_leftover(facts)}",
             _describe_signing(facts),
@@ -123,8 +123,8 @@ def tell_of_rejected(facts: Facts) -> Told | None:
     module = running_module(facts)
     if module is None or module.source == "prebuilt" or not facts.boot.secure_boot:
         return None
-    said = f"Secure Boot is on, and {module.path} was compiled here: only modules signed with a known key load"
-    return f"{said}{_say_leftover(facts)}", _describe_signing(facts)
+    evidence = f"Secure Boot is on, and {module.path} was compiled here: only modules signed with a known key load"
+    return f"{evidence}{_say_leftover(facts)}", _describe_signing(facts)
 
 
 def _find_leftover(facts: Facts) -> DriverModule | None:
@@ -149,38 +149,40 @@ def _describe_signing(facts: Facts) -> str:
     return f"{ready}{_LOAD}\nor {enrol}" if ready else enrol
 
 
-def misfit(facts: Facts) -> Told | None:
+def misfit(facts: Facts) -> StateText | None:
     """A module in the folder of the running kernel that was built for another one, or that needs a module which is not
     here (kernels of clouds have drivers such as i2c and drm in linux-modules-extra)."""
-    why, what = said_by_log(facts, "misfit") or ("", "")
+    why, what = read_log_fact(facts, "misfit") or ("", "")
     module = running_module(facts)
     if not why or module is None:
         return None
     kernel = facts.kernel.release
-    said = f"the kernel did not take {module.path} ({why} {what}, kernel log)"
+    evidence = f"the kernel did not take {module.path} ({why} {what}, kernel log)"
     extra = f"linux-modules-extra-{kernel}"
     if why == "Unknown symbol" and not facts.packages[extra].is_installed and has_all(facts, extra):
-        return f"{said}: a module that it needs is not here", f"sudo apt-get install {quote(extra)}{_LOAD}"
-    return f"{said}: it was built for another kernel than {kernel}", f"{suggest_replacement(facts, module)}{_LOAD}"
+        return f"{evidence}: a module that it needs is not here", f"sudo apt-get install {quote(extra)}{_LOAD}"
+    return f"{evidence}: it was built for another kernel than {kernel}", f"{suggest_replacement(facts, module)}{_LOAD}"
 
 
-def missing_now(facts: Facts) -> Told | None:
+def missing_now(facts: Facts) -> StateText | None:
     driver = facts.driver
     if not driver.is_installed or driver.is_loaded or driver.has_module_for_running_kernel:
         return None
     others, release = ", ".join(driver.kernels_with_module) or "none", facts.kernel.release
     named = name_of_driver(facts)
-    said = f"{named} is installed, but the running kernel {release} has no nvidia module (kernels with one: {others})"
+    evidence = (
+        f"{named} is installed, but the running kernel {release} has no nvidia module (kernels with one: {others})"
+    )
     if boot_after_missing(facts) is BootOutlook.MENDS:
-        return said, f"reboot: {_next_kernel(facts)}, which boots next, has one"
+        return evidence, f"reboot: {_next_kernel(facts)}, which boots next, has one"
     if stop := try_find_stop(facts):
         is_brought = is_brought_by_repair(facts, stop, release)
         rest = "sudo modprobe nvidia" if is_brought else f"{make_module_commands(facts, release)}{_LOAD}"
-        return said, f"after `{stop.state}` is solved: {rest}"
+        return evidence, f"after `{stop.state}` is solved: {rest}"
     how, other = make_module_commands(facts, release), other_kernel(facts, release)
     boot = "" if other in how or not driver.kernels_with_module else "boot a kernel that has one, or:\n"
     brings = has_headers(facts, release) or "apt-get install" in how  # else the way is another kernel
-    return said, f"{boot}{how}{_LOAD if driver.branch and brings and 'boot that kernel' not in how else ''}"
+    return evidence, f"{boot}{how}{_LOAD if driver.branch and brings and 'boot that kernel' not in how else ''}"
 
 
 def boot_after_missing(facts: Facts) -> BootOutlook:
@@ -210,7 +212,7 @@ def name_of_driver(facts: Facts) -> str:
     return facts.driver.name or "the driver of NVIDIA's own installer"
 
 
-def tell_of_stale(facts: Facts) -> Told | None:
+def tell_of_stale(facts: Facts) -> StateText | None:
     """A module on the disk that is not of the libraries' version, and that the next boot loads."""
     module = next_module(facts)
     wanted = facts.driver.userspace_version
@@ -218,15 +220,15 @@ def tell_of_stale(facts: Facts) -> Told | None:
         return None
     libraries = libraries_back(facts, module)
     how = libraries or f"{suggest_replacement(facts, module)}\n{INITRAMFS}"
-    said = f"the module on the disk is {module.version} ({module.path}), the libraries are {wanted}"
+    evidence = f"the module on the disk is {module.version} ({module.path}), the libraries are {wanted}"
     if stranger := libraries_beside_installer(facts):
-        said += f" of {stranger[0]}, which apt put beside the driver of NVIDIA's own installer"
+        evidence += f" of {stranger[0]}, which apt put beside the driver of NVIDIA's own installer"
     if boot_after_stale(facts) is BootOutlook.HARMS:
-        return f"{said} like the loaded one: after a reboot no GPU works", f"do not reboot before: {how}"
-    return f"{said}: a reboot does not fix this", how if libraries else f"{how}\n{REBOOT}"
+        return f"{evidence} like the loaded one: after a reboot no GPU works", f"do not reboot before: {how}"
+    return f"{evidence}: a reboot does not fix this", how if libraries else f"{how}\n{REBOOT}"
 
 
-def stale_alone(facts: Facts) -> Told | None:
+def stale_alone(facts: Facts) -> StateText | None:
     """`tell_of_stale`, where the packages are not of these two versions: else `mixed versions` says which is wrong."""
     module = next_module(facts)
     if module is None or explains_versions(facts, module.version, facts.driver.userspace_version):
@@ -244,23 +246,23 @@ def next_module(facts: Facts) -> DriverModule | None:
     return facts.driver.module_for(_next_kernel(facts) or facts.kernel.release)
 
 
-def missing_next(facts: Facts) -> Told | None:
+def missing_next(facts: Facts) -> StateText | None:
     """Of a driver that is loaded, also where the running kernel starts again and its module is on no disk any more."""
     driver, kernel = facts.driver, facts.boot.next_kernel
-    is_said = kernel == facts.kernel.release and not driver.is_loaded  # by missing_now
-    if not driver.is_on_disk or not kernel or is_said or driver.has_module_for_next_kernel:
+    is_missing_now = kernel == facts.kernel.release and not driver.is_loaded  # by missing_now
+    if not driver.is_on_disk or not kernel or is_missing_now or driver.has_module_for_next_kernel:
         return None
-    said = f"the kernel that boots next, {kernel}, has no nvidia module: after a reboot no GPU works"
+    evidence = f"the kernel that boots next, {kernel}, has no nvidia module: after a reboot no GPU works"
     if stop := try_find_stop(facts):
-        return said, f"do not reboot before: {bring_module(facts, stop, kernel)}"
+        return evidence, f"do not reboot before: {bring_module(facts, stop, kernel)}"
     other = other_kernel(facts, kernel)
     return (
-        f"{said}{f'; {other} has one' if other else ''}",
+        f"{evidence}{f'; {other} has one' if other else ''}",
         f"do not reboot before: {make_module_commands(facts, kernel)}",
     )
 
 
-def tell_of_mismatch(facts: Facts) -> Told | None:
+def tell_of_mismatch(facts: Facts) -> StateText | None:
     driver = facts.driver
     if not driver.is_mismatched or holds_state(tell_of_stale, facts):
         return None
@@ -271,14 +273,14 @@ def tell_of_mismatch(facts: Facts) -> Told | None:
     )
 
 
-def contained_mismatch(facts: Facts) -> Told | None:
+def contained_mismatch(facts: Facts) -> StateText | None:
     """A container with libraries of its own (LXC, an image with a driver in it), which have to be those of the host's
     module. nvidia-smi has to say so, too: a toolkit may have brought others than those in the folders of libraries."""
     driver = facts.driver
     if not driver.is_mismatched or facts.nvidia.refusal != "mismatch":
         return None
     loaded = driver.loaded_version
-    said = (
+    evidence = (
         f"the host's module is {loaded}, and the libraries of this container are {driver.userspace_version}: CUDA and "
         "nvidia-smi refuse to start"
     )
@@ -288,10 +290,10 @@ def contained_mismatch(facts: Facts) -> Told | None:
         way += f": sudo apt-get install --allow-downgrades {join([f'{name}={loaded}*' for name in own])}"
     elif driver.runfile:
         way = "\n".join((f"{way}:", *installer_steps(facts, loaded, "--no-kernel-modules")))
-    return said, f"{way}\nor take an image without libraries: it gets the host's from the NVIDIA Container Toolkit"
+    return evidence, f"{way}\nor take an image without libraries: it gets the host's from the NVIDIA Container Toolkit"
 
 
-def tell_of_swapped(facts: Facts) -> Told | None:
+def tell_of_swapped(facts: Facts) -> StateText | None:
     """The other kind of module in the same version was installed below a loaded one: only a boot takes it."""
     driver = facts.driver
     if not driver.is_loaded or driver.is_mismatched or holds_state(tell_of_stale, facts) or not will_be_other(facts):
@@ -309,9 +311,9 @@ def will_be_other(facts: Facts) -> bool:
         return False
 
 
-def libraries_missing(facts: Facts) -> Told | None:
+def libraries_missing(facts: Facts) -> StateText | None:
     driver = facts.driver
-    if not driver.branch or driver.userspace_version or said_by_log(facts, "smi") == "answers":
+    if not driver.branch or driver.userspace_version or read_log_fact(facts, "smi") == "answers":
         return None
     server = f"{driver.branch}{'-server' if 'server' in driver.flavour else ''}"
     library = f"libnvidia-compute-{server}"
@@ -326,7 +328,7 @@ def libraries_missing(facts: Facts) -> Told | None:
     )
 
 
-def reboot_pending(facts: Facts) -> Told | None:
+def reboot_pending(facts: Facts) -> StateText | None:
     if facts.driver.is_mismatched:  # says the same, with more
         return None
     names = [name for name in facts.boot.reboot_packages if name.startswith(("nvidia", "libnvidia", "linux-"))]

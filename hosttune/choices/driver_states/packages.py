@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from hosttune.choices.dpkg_stop import Cause, find_stop, say_why
 from hosttune.choices.driver_states.branch_moves import list_offers
 from hosttune.choices.driver_states.modules import leaves_none
-from hosttune.choices.driver_states.told import RUNFILE, ByPolicy, Told, is_node, switch, uninstall, vendor_of
+from hosttune.choices.driver_states.state import RUNFILE, ByPolicy, StateText, is_node, switch, uninstall, vendor_of
 from hosttune.choices.drivers.branch import describe_last, stale_note, supported_branches, why_over
 from hosttune.choices.drivers.branch_offers import offers_within
 from hosttune.choices.drivers.components import fabric_packages, list_managers
@@ -42,13 +42,13 @@ _HOLDS_DATA = (
 )  # fmt: skip
 
 
-def tell_of_broken(facts: Facts) -> Told | None:
+def tell_of_broken(facts: Facts) -> StateText | None:
     """Packages that are not whole; where a build is the cause, `DKMS failed` says both."""
     stop = find_stop(facts)
     return (stop.evidence, stop.repair) if stop and stop.cause is not Cause.BUILD else None
 
 
-def in_part(facts: Facts) -> Told | None:
+def in_part(facts: Facts) -> StateText | None:
     driver = facts.driver
     if not driver.is_gone:
         return None
@@ -64,29 +64,29 @@ def in_part(facts: Facts) -> Told | None:
     )
 
 
-def others_broken(facts: Facts) -> Told | None:
+def others_broken(facts: Facts) -> StateText | None:
     """Packages that are no part of the driver: they do not keep it from working, and apt from every other change."""
     broken = facts.packages.broken
     if not broken or find_stop(facts):
         return None
-    said = ", ".join(f"{one.name} ({one.status})" for one in broken)
-    said = f"dpkg stopped half-way with {said}: none is of the driver, and apt ends every other change with their error"
+    text = ", ".join(f"{one.name} ({one.status})" for one in broken)
+    text = f"dpkg stopped half-way with {text}: none is of the driver, and apt ends every other change with their error"
     failed = _failed_others(facts, broken)
     if failed:
-        said += f"; {' and '.join(f'DKMS could not build {one.name} {one.version} ({say_why(one)})' for one in failed)}"
+        text += f"; {' and '.join(f'DKMS could not build {one.name} {one.version} ({say_why(one)})' for one in failed)}"
     compiling = {f"{one.name}-dkms": one.log for one in failed}
     for one in broken:
         if compiles_modules(one.name) and one.name not in compiling:
             place = f"/var/lib/dkms/{one.name.removesuffix('-dkms')}/{upstream_of(one.version)}"
             compiling[one.name] = f"{place}/build/make.log"
     if not compiling:
-        return said, f"{facts.packages.repair}{_without_new(facts, broken)}"
+        return text, f"{facts.packages.repair}{_without_new(facts, broken)}"
     logs = " and ".join(map(quote, compiling.values()))
     see = f"see {logs}: `dpkg --configure -a` repeats a build that failed there"
     known = [name for name in compiling if name in facts.packages.brought]
     if not known:  # a person gave it to DKMS, and no package goes
         mend = f"bring a newer version of {', '.join(one.name for one in failed)} in the way it came"
-        return said, f"{see}\n{mend}\nsudo dpkg --configure -a"
+        return text, f"{see}\n{mend}\nsudo dpkg --configure -a"
     names = join(known)
     steps = [see, f"take a newer version: sudo apt-get update && sudo apt-get install {names}"]
     if by_hand := [one.name for one in failed if f"{one.name}-dkms" not in known]:
@@ -96,7 +96,7 @@ def others_broken(facts: Facts) -> Told | None:
         steps.append(f"keep {join(needed)}, and boot the kernels that have its module, until a newer version builds")
     if spare := [name for name in known if name not in needed]:
         steps.append(f"or do without it, on all kernels: sudo apt-get remove {join(spare)}")
-    return said, "\n".join((*steps, "sudo dpkg --configure -a"))
+    return text, "\n".join((*steps, "sudo dpkg --configure -a"))
 
 
 def _failed_others(facts: Facts, broken: Iterable[Package]) -> tuple[DkmsBuild, ...]:
@@ -120,7 +120,7 @@ def _without_new(facts: Facts, broken: Iterable[Package]) -> str:
     return f"{again}\nto do without what is new: sudo apt-get remove {join(new)}" if new else again
 
 
-def tell_of_runfile(facts: Facts) -> Told | None:
+def tell_of_runfile(facts: Facts) -> StateText | None:
     """A vGPU manager comes in no other way, and the plain driver in its place would take the vGPUs of all guests. On
     Proxmox VE it is the way, as Debian's packages know no headers of its kernels."""
     if not facts.driver.runfile or facts.driver.is_vgpu_manager:
@@ -138,7 +138,7 @@ def tell_of_runfile(facts: Facts) -> Told | None:
     )
 
 
-def tell_of_outdated(facts: Facts) -> Told | None:
+def tell_of_outdated(facts: Facts) -> StateText | None:
     driver = facts.driver
     if not driver.branch:
         return _outdated_without_packages(facts)
@@ -149,30 +149,30 @@ def tell_of_outdated(facts: Facts) -> Told | None:
     if not over and not steps:
         return None
     last = describe_last(facts) if over else ""
-    said = "; ".join(part for part in (over, last, steps, stale_note(facts)) if part)
+    evidence = "; ".join(part for part in (over, last, steps, stale_note(facts)) if part)
     if not over:
         real = [re.sub(r"-\d{3}(?=-|$)", f"-{driver.branch}", one, count=1) for one in driver.transitional]
         return (
-            said,
+            evidence,
             f"name the branch: sudo apt-get install {join(real)} && sudo apt-get remove {join(driver.transitional)}",
         )
-    return said, switch(facts, "a supported branch", when="at a maintenance")
+    return evidence, switch(facts, "a supported branch", when="at a maintenance")
 
 
-def _outdated_without_packages(facts: Facts) -> Told | None:
+def _outdated_without_packages(facts: Facts) -> StateText | None:
     """Of NVIDIA's installer, of an image or a cloud. A vGPU manager follows vGPU releases, which end at other times."""
     driver = facts.driver
     number = branch_in(driver.loaded_version or driver.userspace_version)
     if not number or driver.is_vgpu_manager or not (over := why_over(facts, number)):
         return None
-    said = "; ".join(part for part in (over, stale_note(facts)) if part)
+    evidence = "; ".join(part for part in (over, stale_note(facts)) if part)
     if vendor_of(facts) or is_node(facts):
-        return said, switch(facts, "a supported branch", when="at a maintenance")
+        return evidence, switch(facts, "a supported branch", when="at a maintenance")
     if not driver.runfile:
-        return said, "a supported branch, at a maintenance, in the way that this driver came\nreboot"
+        return evidence, "a supported branch, at a maintenance, in the way that this driver came\nreboot"
     fit = _join_branches(supported_branches(facts))
     newer = f"NVIDIA's installer of a supported branch{f' ({fit})' if fit else ''}"
-    return said, f"at a maintenance, {newer}\nreboot\nor {uninstall(facts)}"
+    return evidence, f"at a maintenance, {newer}\nreboot\nor {uninstall(facts)}"
 
 
 def _join_branches(numbers: Sequence[int]) -> str:
@@ -180,7 +180,7 @@ def _join_branches(numbers: Sequence[int]) -> str:
     return " or ".join(map(str, numbers))
 
 
-def tell_of_held(facts: Facts) -> Told | None:
+def tell_of_held(facts: Facts) -> StateText | None:
     """Held packages matter where something newer of their branch is kept from them."""
     offered = {offer.name for offer in offers_within(facts)}
     held = [name for name in facts.driver.held if name in offered]
@@ -197,11 +197,11 @@ def unhold_driver(facts: Facts) -> str:
     return make_unhold_command(facts.driver.held)
 
 
-def update(facts: Facts) -> Told | None:
-    own = list_managers(facts) if has_switches(facts) and fabric_packages(facts) else ()  # said by `fabric different`
+def update(facts: Facts) -> StateText | None:
+    own = list_managers(facts) if has_switches(facts) and fabric_packages(facts) else ()  # in `fabric different`
     known = {*facts.driver.held, *own}
     updates = [offer for offer in offers_within(facts) if offer.name not in known]
-    if not facts.driver.branch or not updates or (leaves_none(facts) and newer_build(facts)):  # said by `DKMS failed`
+    if not facts.driver.branch or not updates or (leaves_none(facts) and newer_build(facts)):  # in `DKMS failed`
         return None
     return (
         f"a newer driver of branch {facts.driver.branch} is available: {list_offers(updates)}"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.choices.driver_states.gpus import tell_of_guest, tell_of_unsupported, without_room, wrong_flavour
 from hosttune.choices.driver_states.modules import name_of_driver, tell_of_rejected
-from hosttune.choices.driver_states.told import REBOOT, Told, holds_state, said_by_log
+from hosttune.choices.driver_states.state import REBOOT, StateText, holds_state, read_log_fact
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.gpu.gsp_firmware import KERNEL_LOG
 
@@ -26,18 +26,18 @@ _LOG = {
 }
 
 
-def tell_of_refused(facts: Facts) -> Told | None:
+def tell_of_refused(facts: Facts) -> StateText | None:
     """No state above says why: driver and GPU fit by what is known, so that the GPU is in a state of which the driver
     cannot tell what it is, or the log has no reason."""
     if not (why := _why_refused(facts)) or is_explained(facts):
         return None
-    if why == "other" and (told := without_room(facts)):
-        return told
+    if why == "other" and (state := without_room(facts)):
+        return state
     version = facts.driver.userspace_version
-    said = f"{name_of_driver(facts)}{f' ({version})' if version else ''} was loaded and took no GPU (kernel log)"
+    evidence = f"{name_of_driver(facts)}{f' ({version})' if version else ''} was loaded and took no GPU (kernel log)"
     if why != "other":
-        said += f": {_LOG[why]}, which does not fit what is known of {facts.gpus.summary}"
-    return said, _way_out(facts)
+        evidence += f": {_LOG[why]}, which does not fit what is known of {facts.gpus.summary}"
+    return evidence, _way_out(facts)
 
 
 def is_refused(facts: Facts) -> bool:
@@ -54,7 +54,7 @@ def _why_refused(facts: Facts) -> str:
     driver = facts.driver
     if not driver.is_installed or driver.is_loaded or driver.nouveau_bound or not driver.has_module_for_running_kernel:
         return ""
-    return "" if holds_state(tell_of_rejected, facts) else str(said_by_log(facts, "refused") or "")
+    return "" if holds_state(tell_of_rejected, facts) else str(read_log_fact(facts, "refused") or "")
 
 
 def _way_out(facts: Facts) -> str:

@@ -23,8 +23,8 @@ WORDS = {"lts": "long-term", "production": "production", "new": "new-feature", "
 def kind_of(facts: Facts, number: int) -> str:
     """lts, production or new; empty where no one tells. Ubuntu may call one flavour of a branch otherwise: the kind
     that is supported longest counts."""
-    told = {_KINDS.get(one.support, "") for one in facts.packaging.of(number)}
-    return next((kind for kind in _KINDS.values() if kind in told), facts.branches.branch(number).kind)
+    kinds = {_KINDS.get(one.support, "") for one in facts.packaging.of(number)}
+    return next((kind for kind in _KINDS.values() if kind in kinds), facts.branches.branch(number).kind)
 
 
 def is_over(facts: Facts, number: int) -> bool:
@@ -34,10 +34,10 @@ def is_over(facts: Facts, number: int) -> bool:
 
 def _step(facts: Facts, number: int) -> str:
     """The branch that Ubuntu has put in the place of one that is newer than the tables; empty for one that is there."""
-    told = facts.packaging
-    if number in facts.branches.rows or told.of(number):
+    packaging = facts.packaging
+    if number in facts.branches.rows or packaging.of(number):
         return ""
-    steps = [one.leads_to for one in told.packages.values() if one.branch == number and one.leads_to]
+    steps = [one.leads_to for one in packaging.packages.values() if one.branch == number and one.leads_to]
     others = [one for one in steps if f"-{number}" not in one]
     return others[0] if steps and len(others) == len(steps) else ""
 
@@ -119,9 +119,9 @@ def drives_gpu(facts: Facts, number: int, gpu: Gpu, name: str = "") -> bool | No
     what GIVEN gives it, as for ubuntu-drivers."""
     if is_given(facts, number, gpu) and name in ("", f"nvidia-driver-{number}"):
         return True
-    told = [one for one in facts.packaging.of(number) if name in ("", one.name)]
-    if told:
-        return any(gpu.slot in one.drives for one in told)
+    packages = [one for one in facts.packaging.of(number) if name in ("", one.name)]
+    if packages:
+        return any(gpu.slot in one.drives for one in packages)
     return facts.branches.branch(number).drives(gpu.generation)
 
 

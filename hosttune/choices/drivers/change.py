@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hosttune.choices.driver_states.packages import tell_of_held, unhold_driver
-from hosttune.choices.driver_states.told import BootOutlook, DriverState
+from hosttune.choices.driver_states.state import BootOutlook, DriverState
 from hosttune.choices.drivers.branch import why_over
 from hosttune.choices.drivers.branch_offers import offers_within
 from hosttune.choices.drivers.choice import DriverChoice, keep_driver, refuse
@@ -49,7 +49,7 @@ def choose_switch(facts: Facts, params: Mapping[str, Any], why: str, before: Fir
     driver = facts.driver
     new = choose_install(facts, params)
     if new.action != "install":
-        return replace(new, told=(why, *new.told))
+        return replace(new, clauses=(why, *new.clauses))
     if new.name == driver.name:
         return keep_driver(facts, f"driver {driver.name} is installed, and is the choice")
     if why == NEWEST and int(new.branch) <= int(driver.branch):
@@ -75,14 +75,16 @@ def choose_switch(facts: Facts, params: Mapping[str, Any], why: str, before: Fir
     first = before()
     if first and first.boot is BootOutlook.MENDS:  # an earlier change of the driver, that the next boot completes
         return _put_off(why, f"the switch to {new.name}", first, facts)
-    switch = f"switch from {driver.name} to {new.told[0].removeprefix('driver ')}"
-    return replace(new, action="switch", told=(why, switch, *new.told[1:]), remove=_list_others(driver.packages, new))
+    switch = f"switch from {driver.name} to {new.clauses[0].removeprefix('driver ')}"
+    return replace(
+        new, action="switch", clauses=(why, switch, *new.clauses[1:]), remove=_list_others(driver.packages, new)
+    )
 
 
 def _put_off(why: str, what: str, first: DriverState, facts: Facts) -> DriverChoice:
     """No change is stacked on another one that is not complete."""
-    told = f"{what} comes after what is not complete yet: {first.name}"
-    return refuse(why, told, first.evidence, way_out=f"first: {first.way_out}", driver=facts.driver)
+    sentence = f"{what} comes after what is not complete yet: {first.name}"
+    return refuse(why, sentence, first.evidence, way_out=f"first: {first.way_out}", driver=facts.driver)
 
 
 def _with_companions(new: DriverChoice, packages: Iterable[DriverPackage]) -> DriverChoice:
@@ -150,7 +152,7 @@ def choose_update(facts: Facts, params: Mapping[str, Any], before: First) -> Dri
             way_out=_explain_companions(lost, versions),
             driver=driver,
         )
-    told = f"{offered}: {offers[0].name} {offers[0].installed} -> {offers[0].candidate}"
+    clause = f"{offered}: {offers[0].name} {offers[0].installed} -> {offers[0].candidate}"
     coupled = [one for one in driver.packages if _ONE_VERSION.fullmatch(one.name)]
     has_manager = any(one.name.startswith("nvidia-fabricmanager") for one in coupled)
     one_version = tuple(one.name for one in coupled) if has_manager else ()
@@ -159,7 +161,7 @@ def choose_update(facts: Facts, params: Mapping[str, Any], before: First) -> Dri
     prebuilt = f"linux-modules-nvidia-{driver.name}"
     modules = prebuilt if any(one.name.startswith(f"{prebuilt}-") for one in driver.packages) else ""
     return DriverChoice(
-        "update", names, (told,), driver.branch, driver.flavour, needs_dkms,
+        "update", names, (clause,), driver.branch, driver.flavour, needs_dkms,
         one_version=one_version, versions=versions, modules=modules,
     )  # fmt: skip
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from hosttune.choices.driver_states.told import said_by_log
+from hosttune.choices.driver_states.state import read_log_fact
 from hosttune.facts.base import Fact
 from hosttune.facts.gpu.nvidia_tables import is_older
 from hosttune.facts.gpu.package_roles import METAPACKAGES, parse_package
@@ -31,7 +31,7 @@ class DriverChoice(Fact):
 
     action: str  # keep | install | update | switch | none (not ours to do) | refuse (not possible as things are)
     packages: tuple[str, ...]  # to have installed: the set to install, or the main packages of the driver that is kept
-    told: tuple[str, ...]  # why, in clauses, each of which a state of the driver may say, too
+    clauses: tuple[str, ...]  # why, in clauses, each of which a state of the driver may say, too
     branch: str = ""  # 580
     flavour: str = ""  # open, server, server-open, or empty for the plain closed driver
     needs_dkms: bool = False  # its modules are compiled here
@@ -46,12 +46,12 @@ class DriverChoice(Fact):
     @property
     def reason(self) -> str:
         """Why, as one sentence."""
-        return "; ".join(self.told)
+        return "; ".join(self.clauses)
 
     @property
     def obstacle(self) -> str:
         """Of a refusal: the clause that says what is in the way, without the GPUs that are named with it."""
-        return re.sub(r"^no driver fits .*?: ", "", self.told[-1])
+        return re.sub(r"^no driver fits .*?: ", "", self.clauses[-1])
 
     @property
     def name(self) -> str:
@@ -59,16 +59,16 @@ class DriverChoice(Fact):
         return "-".join(part for part in (self.branch, self.flavour) if part)
 
 
-def refuse(*told: str, way_out: str, driver: Driver | None = None, asks: str = "") -> DriverChoice:
+def refuse(*clauses: str, way_out: str, driver: Driver | None = None, asks: str = "") -> DriverChoice:
     """`driver`: the one that stays; `asks`: as in DriverChoice."""
     branch, flavour = (driver.branch, driver.flavour) if driver else ("", "")
-    return DriverChoice("refuse", (), told, branch, flavour, way_out=way_out, asks=asks)
+    return DriverChoice("refuse", (), clauses, branch, flavour, way_out=way_out, asks=asks)
 
 
-def keep_driver(facts: Facts, *told: str) -> DriverChoice:
+def keep_driver(facts: Facts, *clauses: str) -> DriverChoice:
     driver = facts.driver
     main = tuple(one.name for one in driver.packages if _is_main(one.name) and one.status == "installed")
-    return DriverChoice("keep", main, told, driver.branch, driver.flavour)
+    return DriverChoice("keep", main, clauses, driver.branch, driver.flavour)
 
 
 def _is_main(name: str) -> bool:
@@ -93,7 +93,7 @@ def closed_alone(facts: Facts) -> tuple[str, ...]:
 
 
 def _by_log(facts: Facts, name: str) -> tuple[str, ...]:
-    return ("a GPU here",) if facts.driver.is_present and said_by_log(facts, name) else ()
+    return ("a GPU here",) if facts.driver.is_present and read_log_fact(facts, name) else ()
 
 
 def module_kind(facts: Facts) -> str | DriverChoice:

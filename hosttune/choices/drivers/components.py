@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hosttune.choices.apt_commands import has_all, lacks_package
-from hosttune.choices.driver_states.told import ByPolicy, Told, switch
+from hosttune.choices.driver_states.state import ByPolicy, StateText, switch
 from hosttune.choices.drivers.branch_offers import offers_within
 from hosttune.choices.drivers.nvidia_archive import is_of_nvidia
 from hosttune.choices.drivers.switches import SERVICE, has_switches
@@ -42,8 +42,8 @@ def where_off(facts: Facts, *names: str) -> str:
 
 def unknown_to_apt(facts: Facts, name: str) -> str:
     """What to do before apt can install this Fabric Manager; empty where it can, or no one knows."""
-    told = facts.packaging
-    if told.problem or name in told.packages:
+    packaging = facts.packaging
+    if packaging.problem or name in packaging.packages:
         return ""
     return pin_on(facts, name) or where_off(facts) or "sudo apt-get update, and look again"
 
@@ -53,7 +53,7 @@ def list_managers(facts: Facts) -> Mapping[str, str]:
     return {name: facts.packages[name].version for name in facts.packages.brought if is_fabric_manager(name)}
 
 
-def fabric_packages(facts: Facts) -> Told | None:
+def fabric_packages(facts: Facts) -> StateText | None:
     """What of the packages keeps Fabric Manager from running beside this driver, and the command: another version than
     the driver's, or none, or no subnet manager; None where all is there. Beside a driver that came in no packages one
     that is installed is judged by its version only: another way may have brought it, unless a GPU waits for it.
@@ -65,10 +65,11 @@ def fabric_packages(facts: Facts) -> Told | None:
         return None
     if not installed or (wanted and all(upstream_of(version) != wanted for version in installed.values())):
         package = f"nvidia-fabricmanager{_branch_in_name(facts)}"
-        told = ", ".join(f"{name} is {upstream_of(version)}" for name, version in installed.items())
-        told = told or f"{package} is not installed"
-        return f"{told}, and the driver is {wanted}: both must have the same version" if wanted else told, _in_version(
-            facts, package, wanted
+        evidence = ", ".join(f"{name} is {upstream_of(version)}" for name, version in installed.items())
+        evidence = evidence or f"{package} is not installed"
+        return (
+            f"{evidence}, and the driver is {wanted}: both must have the same version" if wanted else evidence,
+            _in_version(facts, package, wanted),
         )
     if driver.branch and attempt(lambda: facts.gpus.nvswitches) == 0 and not facts.packages["nvlsm"].is_installed:
         return (
@@ -119,9 +120,9 @@ def _driver_to_manager(facts: Facts, package: str, wanted: str) -> str | ByPolic
     if offered and any(upstream_of(one.candidate) == offered for one in offers_within(facts)):
         how = "update: true for gpu-driver in the policy"
         return ByPolicy(f"driver and Fabric Manager {offered}", how, "apply at a maintenance", {"update": True})
-    said = f"no list of apt has {package} in {wanted}"
-    said += f", but {offered}" if offered else ""
-    again = f"{said}: sudo apt-get update, and look again"
+    sentence = f"no list of apt has {package} in {wanted}"
+    sentence += f", but {offered}" if offered else ""
+    again = f"{sentence}: sudo apt-get update, and look again"
     if not facts.driver.branch:
         return f"{again}\nor, at a maintenance, run NVIDIA's installer of {offered}\nreboot" if offered else again
     if is_of_nvidia(facts):

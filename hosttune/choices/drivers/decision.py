@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from hosttune.choices.dpkg_stop import find_stop
 from hosttune.choices.driver_states.gpus import wrong_flavour
-from hosttune.choices.driver_states.told import RUNFILE, BootOutlook, holds_state, uninstall
+from hosttune.choices.driver_states.state import RUNFILE, BootOutlook, holds_state, uninstall
 from hosttune.choices.drivers.branch import not_driven, why_over
 from hosttune.choices.drivers.bringer import guest_way, other_bringer, tell_of_guest
 from hosttune.choices.drivers.change import NEWEST, choose_switch, choose_update
@@ -94,8 +94,8 @@ def _keep(facts: Facts, params: Mapping[str, Any], first: First) -> DriverChoice
         origin = RUNFILE if driver.runfile else "something other than packages put a driver here"
         return DriverChoice("keep", (), (origin, f"what no package brought is left alone ({present})"))
     if _is_guest(facts):
-        told = "a vGPU guest takes the licensed driver that its hypervisor names"
-        return DriverChoice("none", (), (told, guest_way(facts)))
+        clause = "a vGPU guest takes the licensed driver that its hypervisor names"
+        return DriverChoice("none", (), (clause, guest_way(facts)))
     if driver.runfile:
         both = keep_driver(facts, RUNFILE, f"beside the packages of {present}, so both are left alone")
         packages = f"sudo apt-get remove {join(one.name for one in driver.packages)}"
@@ -151,8 +151,8 @@ def _why_switch(facts: Facts, params: Mapping[str, Any]) -> str:
         return f"branch {driver.branch} does not drive {', '.join(left)}"
     kind = module_kind(facts)
     if kind in ("open", "closed") and not _has_kind(facts, kind):
-        if holds_state(wrong_flavour, facts) and (told := wrong_flavour(facts)):
-            return told[0]
+        if holds_state(wrong_flavour, facts) and (state := wrong_flavour(facts)):
+            return state[0]
         return f"{facts.gpus.summary} needs the {kind} kernel module"
     if server := why_server(facts):
         return server

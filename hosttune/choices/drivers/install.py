@@ -132,8 +132,8 @@ def _find_usable(
             lists = where_off(facts, *narrow) if why_not != _THIRD_PARTY else ""
             decided = join_decisions(decisions_about_offer(facts)) if why_not != _THIRD_PARTY else None
             ways = "\nor ".join(part for part in (decided.undo if decided else lists, way_out) if part)
-            said = f"{why_not} (offered: {names})"
-            return (), f"{said}; {decided.what}" if decided else said, ways, asks
+            sentence = f"{why_not} (offered: {names})"
+            return (), f"{sentence}; {decided.what}" if decided else sentence, ways, asks
         left = remaining
     return left, "", "", ""
 
@@ -161,8 +161,10 @@ def _find_driving(offered: tuple[Candidate, ...], facts: Facts) -> tuple[Candida
     gpus = facts.gpus.ours
     is_one_kind = len({(gpu.device_id, gpu.subsystem) for gpu in gpus}) == 1
     verdicts = [[drives_gpu(facts, one.branch, gpu, one.name) for gpu in gpus] for one in offered]
-    sure = tuple(one for one, told in zip(offered, verdicts, strict=True) if None not in told and all(told))
-    maybe = tuple(one for one, told in zip(offered, verdicts, strict=True) if None in told and False not in told)
+    sure = tuple(one for one, answers in zip(offered, verdicts, strict=True) if None not in answers and all(answers))
+    maybe = tuple(
+        one for one, answers in zip(offered, verdicts, strict=True) if None in answers and False not in answers
+    )
     if is_one_kind:
         return (*sure, *maybe)
     if maybe and not sure:
@@ -258,15 +260,15 @@ def _set_of(best: Candidate, because: tuple[str, ...], facts: Facts, params: Map
     for_kernels = () if needs_dkms else _for_kernels(modules, prefix, facts)
     kind = "open" if best.is_open else "closed"
     origin = "compiled here by DKMS" if needs_dkms else "prebuilt and signed"
-    told = [f"driver {full} for {facts.gpus.summary}: {because[0]}", *because[1:], f"{kind} kernel module, {origin}"]
+    clauses = [f"driver {full} for {facts.gpus.summary}: {because[0]}", *because[1:], f"{kind} kernel module, {origin}"]
     if fabric:
-        told.append(f"with Fabric Manager for {facts.gpus.nvswitches or 'its'} NVSwitches")
+        clauses.append(f"with Fabric Manager for {facts.gpus.nvswitches or 'its'} NVSwitches")
     one_version = (f"nvidia-utils-{base}", *fabric) if fabric else ()
     packages = (*main, modules, *for_kernels, *headers, *fabric)
     if decided := hold_on_absent(facts, packages):
         return refuse(f"driver {full} fits {facts.gpus.summary}", decided.what, way_out=decided.undo)
     return DriverChoice(
-        "install", packages, tuple(told), str(best.branch), flavour, needs_dkms, one_version, modules=prefix
+        "install", packages, tuple(clauses), str(best.branch), flavour, needs_dkms, one_version, modules=prefix
     )
 
 
@@ -308,7 +310,7 @@ def _at_next_boot(facts: Facts) -> set[str]:
 
 
 def _find_prebuilt(metapackage: str, facts: Facts) -> str:
-    """The metapackage of prebuilt modules, of which no one told; empty where apt does not know it."""
+    """The metapackage of prebuilt modules, which no list names; empty where apt does not know it."""
     try:
         offer = facts.offers.untold.get(metapackage)
     except UnknownFact:

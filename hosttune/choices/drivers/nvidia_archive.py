@@ -134,19 +134,19 @@ def _leave_archive(facts: Facts, numbers: list[int]) -> str:
     if wrong := wrong_archive(facts):
         return f"{wrong.what}: {wrong.undo}, then look again"
     words = f" {' or '.join(map(str, numbers))}" if numbers else ""
-    said = f"NVIDIA's archive for this release has no branch{words}"
+    sentence = f"NVIDIA's archive for this release has no branch{words}"
     if not not_driven(facts):
-        return f"{said}: keep this one until it has one (sudo apt-get update, and look again)"
+        return f"{sentence}: keep this one until it has one (sudo apt-get update, and look again)"
     purge = f"sudo apt-get purge {' '.join(quote(one.name) for one in facts.driver.packages)}"
     if own := _own_of_debian(facts):
         return (
-            f"{said}, and Debian's own nvidia-driver {own} drives these GPUs: {purge}\nswitch NVIDIA's archive off "
+            f"{sentence}, and Debian's own nvidia-driver {own} drives these GPUs: {purge}\nswitch NVIDIA's archive off "
             "(grep -rl developer.download.nvidia /etc/apt/sources.list.d shows its file), as the next upgrade would "
             "bring its driver again\nsudo apt-get update && sudo apt-get install nvidia-driver\ndrain the host "
             "and reboot"
         )
     number = numbers[0] if numbers else "that these GPUs need"
-    return f"{said}: {purge}\nrun NVIDIA's installer (runfile) of branch {number}, with --dkms\nreboot"
+    return f"{sentence}: {purge}\nrun NVIDIA's installer (runfile) of branch {number}, with --dkms\nreboot"
 
 
 def wrong_archive(facts: Facts) -> AptDecision | None:

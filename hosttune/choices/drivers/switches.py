@@ -30,8 +30,8 @@ def without_umad(facts: Facts) -> tuple[str, str] | None:
     if not loads:
         return None
     names, command = loads
-    said = f"{names} not loaded, by which Fabric Manager reaches the NVSwitches"
-    return said, f"{command}\nsudo systemctl enable {SERVICE} && sudo systemctl restart {SERVICE}"
+    evidence = f"{names} not loaded, by which Fabric Manager reaches the NVSwitches"
+    return evidence, f"{command}\nsudo systemctl enable {SERVICE} && sudo systemctl restart {SERVICE}"
 
 
 def _load_modules(facts: Facts) -> tuple[str, str] | None:

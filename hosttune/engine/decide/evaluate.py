@@ -25,7 +25,7 @@ _TYPES: Mapping[type, tuple[type, ...]] = {
 }  # fmt: skip
 _CALLED = {str: "a text", int: "a whole number", bool: "true or false", list: "a list", dict: "a mapping"}
 # Guards that ask only where hosttune runs (a container, an image, WSL) explain no fault away, as others do ("the driver
-# is told to leave NVLinks off"): with such a guard in doubt what was read still proves a fault.
+# is set to leave NVLinks off"): with such a guard in doubt what was read still proves a fault.
 _PLACE = frozenset({"host"})
 _MOST_COMPARED = 100  # wishes for one thing; of more that contradict each other all are held
 # What a finding and a wish cost: a wish is compared with the others of its kind. 2,048 of a rule, 8,192 of a host.

@@ -56,8 +56,8 @@ class NodeHealth:
     @property
     def fine(self) -> tuple[str, ...]:
         """The rules that were asked and have no point."""
-        told = {point.rule for point in self.points}
-        return tuple(rule for rule in self.asked if rule not in told)
+        reported = {point.rule for point in self.points}
+        return tuple(rule for rule in self.asked if rule not in reported)
 
     def rules(self, fitness: Fitness) -> tuple[str, ...]:
         """The rules whose points make this of the host, each once."""

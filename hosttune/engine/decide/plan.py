@@ -49,7 +49,7 @@ def merge_findings(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 def _merge(group: list[Finding]) -> Finding:
     if len(group) == 1:
         return group[0]
-    group = sorted(group, key=lambda finding: not finding.is_fault)  # what counts most is said first
+    group = sorted(group, key=lambda finding: not finding.is_fault)  # what counts most comes first
     worst = min(group, key=lambda finding: _SEVERITY.index(finding.verdict))
     obstacle = next((f for f in group if f.hold and f.hold.kind not in {HoldKind.WAITING, HoldKind.DEFERRED}), None)
     is_deferred = worst.verdict is Verdict.UNKNOWN and all(
@@ -110,7 +110,7 @@ def leads_to_boot(findings: Iterable[Finding], changes: Iterable[Change]) -> boo
 
 
 def add_reboot_notes(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """The findings; whoever tells a person to reboot says, too, what comes before that."""
+    """The findings; each that asks for a reboot also says what comes before that."""
     listed = tuple(findings)
     blockers = reboot_blockers(listed)
     if not blockers:
@@ -197,7 +197,7 @@ def guard_changes(changes: tuple[Change, ...], facts: Facts, *, may_break: bool)
 
 
 def running_work(facts: Facts) -> tuple[str, ...]:
-    """What GPU work runs now, a sentence each; what cannot be told counts as running. Empty on an idle host."""
+    """What GPU work runs now, a sentence each; what cannot be read counts as running. Empty on an idle host."""
     try:
         return facts.work.evidence if facts.work.is_gpu_busy else ()
     except UnknownFact as unknown:
@@ -229,10 +229,10 @@ def drop_repeated(findings: Iterable[Finding], policy: Policy) -> tuple[Finding,
     """
     listed = tuple(findings)
     first = {one.yields_to for one in listed} - {""}
-    told = {(one.rule, one.subject): one for one in listed if one.rule in first and one.reason}
+    reported = {(one.rule, one.subject): one for one in listed if one.rule in first and one.reason}
     found = []
     for one in listed:
-        other = told.get((one.yields_to, one.subject)) if one.rule not in policy.drains.drain_for else None
+        other = reported.get((one.yields_to, one.subject)) if one.rule not in policy.drains.drain_for else None
         is_repeated = (
             other is not None
             and one.verdict is Verdict.ADVICE
@@ -257,7 +257,7 @@ def _why_came_back(finding: Finding, policy: Policy, came_back: Mapping[Address,
         return ""
     tried = (came_back[one.address] for one in finding.changes if one.address in came_back)
     wanted = [change.after for change in finding.changes]
-    return next((told for value, told in tried if value in wanted), "")
+    return next((why for value, why in tried if value in wanted), "")
 
 
 def _is_reverted(change: Change, ledger: Mapping[Address, Applied]) -> bool:

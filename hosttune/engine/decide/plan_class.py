@@ -1,6 +1,6 @@
 """What hosts of one plan show alike, so that the changes of one of them can stand for all. Pure.
 
-A digest is about what changes do. What is only said about them (details, risk, disturbance) comes from a host, too: a
+A digest is about what changes do. What only describes them (details, risk, disturbance) comes from a host, too: a
 host that says something else is of another class. What equal hosts have of their own is shown where all have the same.
 """
 

@@ -94,24 +94,24 @@ class Outlook:
 
 def read_outlook(state: ReadyState | None, boot_id: str, units: GateUnits) -> Outlook:
     """Where a host is in this boot: what is kept counts for the boot that it is of alone."""
-    is_told = state is not None and state.boot_id == boot_id
-    standing = state.standing if state is not None and is_told else None
+    is_known = state is not None and state.boot_id == boot_id
+    standing = state.standing if state is not None and is_known else None
     if units.is_running:
         return Outlook(False, "this host is being brought to its plan")
     if standing is Standing.HELD or (standing is Standing.REBOOTING and units.goes_on):
         return Outlook(False)
     if units.has_failed:
-        how = "was ended before it was done" if is_told else "failed before it could say why"
+        how = "was ended before it was done" if is_known else "failed before it could say why"
         return Outlook(False, f"hosttune-ready.service {how}, and holds work: journalctl --boot --unit=hosttune-ready")
     if units.holds and not units.is_left_out:
-        return _of_gate(units, is_told=is_told)
+        return _of_gate(units, is_known=is_known)
     return _without_gate(standing, units)
 
 
-def _of_gate(units: GateUnits, *, is_told: bool) -> Outlook:
+def _of_gate(units: GateUnits, *, is_known: bool) -> Outlook:
     if not units.is_open:
         return Outlook(False, "this boot was not looked at yet")
-    return Outlook(True, "" if is_told else "hosttune-ready.service let work start; what it said then is lost")
+    return Outlook(True, "" if is_known else "hosttune-ready.service let work start; what it said then is lost")
 
 
 def _without_gate(standing: Standing | None, units: GateUnits) -> Outlook:

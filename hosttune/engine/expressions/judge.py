@@ -129,7 +129,7 @@ class Judge:
 
     def generator(self, _node: ast.GeneratorExp) -> None:
         places = f"{', '.join(_TAKE_MANY[:-1])} or {_TAKE_MANY[-1]}"
-        self.fault(f"`... for ... in ...` stands in brackets, or inside {places}", "write [x for x in items]")
+        self.fault(f"`... for ... in ...` belongs in brackets, or inside {places}", "write [x for x in items]")
 
     def comprehension(self, node: ast.ListComp | ast.GeneratorExp) -> None:
         outer = self.bound

@@ -5,7 +5,7 @@ the machine id belongs to the one machine of that name that a file of the same n
 
 The person who gathers files chooses their names; their content comes from the hosts. So if a file is named after a
 host, no file of another name counts for that host, unless its look is older; and a file that tells of several hosts
-takes no place of one that tells of that host and no other. If files of other names are said to be of one machine, any
+takes no place of one that tells of that host and no other. If files of other names claim to be of one machine, any
 of them may be the work of another host: the newest counts, and a fault of another one stays beside it. A look whose
 time is in the future counts only if there is no other.
 """
@@ -25,7 +25,7 @@ _SHOWN = 8  # digits of a machine id beside a name that several machines have
 
 @frozen
 class Chosen(Generic[T]):
-    """The look that counts of one host: the name it is told by, and what was kept of it."""
+    """The look that counts of one host: the name it is known by, and what was kept of it."""
 
     name: str
     kept: T
@@ -33,13 +33,13 @@ class Chosen(Generic[T]):
 
 @frozen
 class Choice(Generic[T]):
-    """The looks that count, and what is said of the others."""
+    """The looks that count, and the notes on the others."""
 
     chosen: list[Chosen[T]]
     older: list[str]  # a host for each look that does not count
     refused: list[tuple[str, str]]  # (source, host): another file is that of the host
     future: list[tuple[str, str]]  # (source, at): later than it was received
-    disputed: list[tuple[str, tuple[str, ...]]]  # a host with the files of different names that are said to be of it
+    disputed: list[tuple[str, tuple[str, ...]]]  # a host with the files of different names that claim to be of it
     shared: list[tuple[str, list[str]]]  # the machine ids that several names have, with the names
 
 
@@ -129,7 +129,7 @@ class LookCollector(Generic[T]):
             self._older[host, machine] = self._older.get((host, machine), 0) + 1
 
     def result(self) -> Choice[T]:
-        """The looks that count, and what is said of the others. Ask once, after all were added."""
+        """The looks that count, and the notes on the others. Ask once, after all were added."""
         self._join()
         chosen: list[Chosen[T]] = []
         disputed: list[tuple[str, tuple[str, ...]]] = []

@@ -2,7 +2,7 @@
 
 Counts are exact. Of every list of hosts only the first names in the order of the alphabet are kept, and of every table
 of values the first `MOST_VALUES` that came: hosts with other values are counted as such. Within these bounds the order
-of the looks does not matter. Whoever folds a large fleet hands the looks over in an order that has nothing to do with
+of the looks does not matter. Who folds a large fleet hands the looks over in an order that has nothing to do with
 their values, so that a value of any weight is among the first.
 """
 
@@ -220,7 +220,7 @@ class FleetAggregator:
         self.superseded.add(host)
 
     def dispute(self, host: str, files: tuple[str, ...]) -> None:
-        """Files of different names are said to be of this host."""
+        """Files of different names claim to be of this host."""
         self.disputed_count += 1
         insort(self.disputed, (host, files[: self.bound]))
         del self.disputed[self.bound :]

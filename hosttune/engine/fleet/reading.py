@@ -1,7 +1,7 @@
 """Documents that hosts left behind, read for a report on all of them: results of `hosttune check --format json`, plans,
 and the notes of a playbook about hosts that gave no answer. Pure.
 
-A document is someone else's text: what is not as it should be is told with its place, and the rest is still read.
+A document is someone else's text: what is not as it should be is reported with its place, and the rest is still read.
 A missing field takes the value that hosts of an older version mean by it.
 """
 
@@ -93,7 +93,7 @@ def changes_in(data: Mapping[str, Any], content: str) -> tuple[Change, ...]:
             for finding in entry["findings"]:
                 _decode_finding(finding, f"hosts[{number}]")
             changes = _decode_changes(entry["findings"], "findings")
-        except (_Wrong, BadInput, KeyError, TypeError):  # the report has told what is wrong with it
+        except (_Wrong, BadInput, KeyError, TypeError):  # the report shows what is wrong with it
             continue
         if digest_content(map(in_common, changes)) == content:
             return changes
@@ -151,7 +151,7 @@ def _decode_host(entry: Mapping[str, Any], source: str, where: str) -> HostLook:
     named = _digest(entry, "digest", where)
     unfit, impaired = _decode_health(entry, made, where)
     about = entry.get("inventory")
-    told: dict[str, Any] = about if isinstance(about, dict) else {}
+    inventory: dict[str, Any] = about if isinstance(about, dict) else {}
     return seen_of(
         made,
         host=_decode_text(entry, "host", where),
@@ -166,12 +166,12 @@ def _decode_host(entry: Mapping[str, Any], source: str, where: str) -> HostLook:
         changes=changes,
         unfit=unfit,
         impaired=impaired,
-        asks=tuple(_decode_texts(told, "reboot", f"{where}inventory.")),
-        # An earlier version said so of a plan; now it is a finding's hold.
+        asks=tuple(_decode_texts(inventory, "reboot", f"{where}inventory.")),
+        # An earlier version had that in a plan; now it is a finding's hold.
         problems=(*_decode_texts(entry, "problems", where), *_decode_texts(entry, "interrupted", where)),
-        hardware=list_pairs(_decode_table(told, "hardware", f"{where}inventory.")),
-        settings=list_pairs(_decode_table(told, "settings", f"{where}inventory.")),
-        gpu=_decode_text(told, "gpu", f"{where}inventory.", ""),
+        hardware=list_pairs(_decode_table(inventory, "hardware", f"{where}inventory.")),
+        settings=list_pairs(_decode_table(inventory, "settings", f"{where}inventory.")),
+        gpu=_decode_text(inventory, "gpu", f"{where}inventory.", ""),
     )
 
 
@@ -179,10 +179,10 @@ def _decode_health(
     entry: Mapping[str, Any], findings: list[Finding], where: str
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The rules for which the host is unfit and impaired, as its own policy has it; an earlier version did not say."""
-    told = entry.get("health")
-    if isinstance(told, dict):
-        return tuple(_decode_texts(told, "unfit", f"{where}health.")), tuple(
-            _decode_texts(told, "impaired", f"{where}health.")
+    judged = entry.get("health")
+    if isinstance(judged, dict):
+        return tuple(_decode_texts(judged, "unfit", f"{where}health.")), tuple(
+            _decode_texts(judged, "impaired", f"{where}health.")
         )
     health = judge(findings)
     return health.rules(Fitness.UNFIT), health.rules(Fitness.IMPAIRED)

@@ -113,8 +113,8 @@ def _format_value(finding: Finding) -> str:
             return (now if finding.verdict is Verdict.OK else now + _at_boot(finding, now))[:LONGEST]
     if finding.reason:
         return finding.reason[:LONGEST]
-    told = [text for text in finding.evidence if not text.startswith(EXPIRED)]
-    return told[0][:LONGEST] if told else FINE
+    current = [text for text in finding.evidence if not text.startswith(EXPIRED)]
+    return current[0][:LONGEST] if current else FINE
 
 
 def _at_boot(finding: Finding, now: str) -> str:

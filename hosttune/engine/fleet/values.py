@@ -140,7 +140,7 @@ class Fleet:
     unread_count: int
     superseded: HostNames  # hosts with older looks, which were left out
     shared_machines: ValueTally  # machine id -> hosts: cloned, or renamed
-    disputed_hosts: tuple[tuple[str, tuple[str, ...]], ...]  # with the files of other names that are said to be of each
+    disputed_hosts: tuple[tuple[str, tuple[str, ...]], ...]  # with the files of other names that claim to be of each
     disputed_count: int
 
     @property

@@ -26,7 +26,7 @@ def without_effect(
 ) -> tuple[Fault, ...]:
     """A fault for each part of the policy in force that does nothing on the host of these findings, in file order.
 
-    `everything` includes what is said for nothing and harms no one: a rule switched off that does not run anyway, one
+    `everything` includes what has no effect and harms no one: a rule switched off that does not run anyway, one
     selected that runs anyway.
     """
     selected = {rule.id for rule in policy.select_rules(catalog)}
@@ -37,7 +37,7 @@ def without_effect(
         if finding.verdict in {Verdict.UNKNOWN, Verdict.NOT_APPLICABLE}:
             silent.add(finding.rule)
     found = [fault] if (fault := no_section(policy)) else []
-    for one in policy.said:
+    for one in policy.statements:
         if policy.sole and one.rule not in policy.sole:
             continue
         own = subjects.get(one.rule, set()) if one.rule not in silent else set()

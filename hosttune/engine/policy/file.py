@@ -94,7 +94,7 @@ def build_policy(document: YamlFile, catalog: Catalog, today: str, host: Answer[
         source=document.name,
         host=host if isinstance(host, str) and document.data and "hosts" in document.data else "",
         sections=_read_sections(document, host),
-        said=_read_statements(document, catalog, host),
+        statements=_read_statements(document, catalog, host),
         today=today,
         notes=(
             *(f"{document.where(f'{prefix}edition')}: {EDITION_NOTE}" for prefix, part in parts if "edition" in part),

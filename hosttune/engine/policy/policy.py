@@ -95,10 +95,10 @@ class Policy:
     source: str = ""
     host: str = ""  # the name by which sections were chosen; empty where there are none
     sections: tuple[HostSection, ...] = ()
-    said: tuple[Statement, ...] = ()  # of single rules, in the sections that fit
+    statements: tuple[Statement, ...] = ()  # of single rules, in the sections that fit
     today: str = ""  # ISO date; waivers expire by it
     sole: tuple[str, ...] = ()  # the only rules to look at, whatever is selected
-    notes: tuple[str, ...] = ()  # sentences for whoever wrote the policy: names that have changed
+    notes: tuple[str, ...] = ()  # sentences for the policy's author: names that have changed
 
     def only(self, *rules: str) -> Policy:
         """The same choices for these rules alone."""
@@ -109,14 +109,14 @@ class Policy:
         """sha256 over what the policy says, not over how it is written."""
         import hashlib
 
-        said: list[Any] = [
+        parts: list[Any] = [
             self.profile, self.edition, self.select, self.ignore,
             [(one.rule, one.subject, one.until) for one in self.waivers],
             {rule: dict(values) for rule, values in self.params.items()}, self.max_risk.value, self.disturb.value,
             [[one.source, one.target, one.fstype, one.options] for one in self.declared.data_mounts],
         ]  # fmt: skip
-        said += [self.sole] if self.sole else []
-        return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+        parts += [self.sole] if self.sole else []
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
     def digest_with(self, rules: Iterable[Rule]) -> str:
         """The same, with what the custom rules among those that run say: each decides as much as the policy."""

@@ -54,8 +54,8 @@ class BuiltinRules(Mapping[str, "Rule"]):
 
     def tells_health(self, name: str) -> bool:
         """As the rule says of itself; of a compiled one it is beside it."""
-        told = self._documents[name].tells_health
-        return self[name].tells_health if told is None else told
+        known = self._documents[name].tells_health
+        return self[name].tells_health if known is None else known
 
 
 @frozen

@@ -44,7 +44,7 @@ NOTHING = Declared()
 def option_faults(document: YamlFile, section: Section) -> Iterator[Fault]:
     """Words that fail a mount whatever is on the disk, and those with which a boot mounts no disk.
 
-    What the type on a disk does not take is told in the plan, which knows it.
+    What the type on a disk does not take is shown in the plan, which knows it.
     """
     from hosttune.resources.storage.fstab_lint_options import of_no_type
 

@@ -137,7 +137,7 @@ def command_faults(document: YamlFile) -> list[Fault]:
     _check_expressions(checker, data)
     hint = "write shell_word(...) around it"
     return [
-        Fault(document.where(path), f"`{part}` stands in a command without quotes", hint)
+        Fault(document.where(path), f"`{part}` is in a command without quotes", hint)
         for path, text, scope in checker.texts
         if _COMMAND.search(text.source)
         for part in dict.fromkeys(_find_unquoted(text, scope))

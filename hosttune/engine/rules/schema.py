@@ -11,7 +11,7 @@
     schema = json_schema(POLICY, title="hosttune policy")
 
 A fault reads `policy.yaml:3: ignore[0].untill: unknown key` with the nearest valid key as its hint. What depends on
-more than the file itself (expressions, known rules) is checked by whoever knows that, after this.
+more than the file itself (expressions, known rules) is checked where that is known, after this.
 """
 
 from __future__ import annotations

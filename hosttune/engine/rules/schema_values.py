@@ -54,7 +54,7 @@ class At:
         self.faults.append(Fault(self.document.where(self.path), message, hint))
 
     def nearest(self, name: str, valid: Iterable[str]) -> str:
-        """The hint for a wrong word; none where more faults are found than are told."""
+        """The hint for a wrong word; none if more faults are found than are shown."""
         return suggest_nearest(name, tuple(valid)) if len(self.faults) < MOST_FAULTS else ""
 
     def key(self, name: str) -> At:

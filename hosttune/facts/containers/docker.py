@@ -83,9 +83,9 @@ class Docker(Fact):
         """Who keeps the images: containerd | docker; unsaid where daemon.json leaves that to Docker 29 and newer, which
         ask containerd where they were installed afresh and not where they were upgraded to.
         """
-        said = self.settings.get("features.containerd-snapshotter", "")
-        if said:
-            return "containerd" if said == "true" else "docker"
+        choice = self.settings.get("features.containerd-snapshotter", "")
+        if choice:
+            return "containerd" if choice == "true" else "docker"
         return "unsaid" if self.version.partition(".")[0] >= "29" else "docker"
 
     @property
@@ -154,13 +154,15 @@ def _is_shown(key: str) -> bool:
 
 
 def collect(reader: Reader, facts: Facts) -> Docker:
-    said = make_shared(lambda: derive(if_absent(read_text(reader, DAEMON_JSON), ""), DAEMON_JSON, parse_daemon_json))
+    configuration = make_shared(
+        lambda: derive(if_absent(read_text(reader, DAEMON_JSON), ""), DAEMON_JSON, parse_daemon_json)
+    )
     return Docker(
         version=lazy(_read_version, facts),
         is_running=lazy(_is_running, reader),
-        settings=lazy(lambda: said()[0]),
+        settings=lazy(lambda: configuration()[0]),
         given=lazy(_read_given, reader, facts),
-        runtimes=lazy(lambda: said()[1]),
+        runtimes=lazy(lambda: configuration()[1]),
         has_unit=lazy(lambda: facts.unit_settings[f"{UNIT}/Service/ExecStart"].exists),
     )
 

@@ -71,7 +71,7 @@ class Hole(Fact):
     @property
     def text(self) -> str:
         """Program, version, the names of the holes and the version that closes them."""
-        return f"{_SAID.get(self.name, self.name)} {self.version} ({self.ids}; fixed in {self.fixed})"
+        return f"{_NAMES.get(self.name, self.name)} {self.version} ({self.ids}; fixed in {self.fixed})"
 
 
 @frozen
@@ -106,7 +106,7 @@ def _uses_apt(way_out: str) -> bool:
     return "sudo apt-get" in way_out
 
 
-_SAID = {DRIVER: "NVIDIA's driver", OPERATOR: "the GPU Operator's container toolkit"}
+_NAMES = {DRIVER: "NVIDIA's driver", OPERATOR: "the GPU Operator's container toolkit"}
 
 
 def own_table() -> tuple[tuple[HoleRow, ...], str, str]:

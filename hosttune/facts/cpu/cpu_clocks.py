@@ -3,7 +3,7 @@
 Sources: kernel, Documentation/admin-guide/pm/cpufreq.rst and intel_pstate.rst (scaling_max_freq, cpuinfo_max_freq,
 base_frequency, boost, no_turbo; kHz), arch/x86/kernel/cpu/proc.c ("cpu MHz", the mean clock of the last tick of each
 processor), arch/x86/kernel/cpu/mce/therm_throt.c (thermal_throttle: Intel's processors count it, AMD's do not),
-proc_loadavg(5). The first processor of a socket stands for all of it.
+proc_loadavg(5). The first processor of a socket is read for all of it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """How deep the processors may sleep, and how long they take to wake.
 
 Sources: kernel, Documentation/admin-guide/pm/cpuidle.rst (states, and pm_qos_resume_latency_us of each processor) and
-Documentation/ABI/testing/sysfs-devices-power. The first processor stands for all.
+Documentation/ABI/testing/sysfs-devices-power. The first processor is read for all.
 """
 
 from __future__ import annotations

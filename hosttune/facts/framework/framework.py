@@ -38,7 +38,7 @@ _OLDEST_DRIVER = {11: 450, 12: 525, 13: 580}
 
 @frozen
 class InterpreterReport(Fact):
-    """One interpreter, and what it said; texts are empty for what it has not."""
+    """One interpreter, and what it reports; texts are empty for what it has not."""
 
     name: str  # of whom it is: python (4711), or its path
     problem: str  # why it was not asked, or what stopped it; else empty
@@ -85,11 +85,11 @@ def parse(output: str, name: str) -> InterpreterReport:
     for line in reversed(output.splitlines()):
         if line.startswith("{"):
             try:
-                said = json.loads(line)
+                answer = json.loads(line)
             except (ValueError, RecursionError):
                 break
-            if isinstance(said, dict):
-                return _make_report(name, said)
+            if isinstance(answer, dict):
+                return _make_report(name, answer)
     return report_silent(name, "its answer is not what was asked for")
 
 
@@ -98,24 +98,24 @@ def report_silent(name: str, problem: str) -> InterpreterReport:
     return InterpreterReport(name, _clean_text(problem), "", False, "", "", False, False, 0, (), "")
 
 
-def _make_report(name: str, said: Mapping[str, Any]) -> InterpreterReport:
-    devices = said.get("devices")
-    listed = said.get("architectures")
+def _make_report(name: str, answer: Mapping[str, Any]) -> InterpreterReport:
+    devices = answer.get("devices")
+    listed = answer.get("architectures")
     architectures = [_clean_text(one) for one in listed[:_WORDS]] if isinstance(listed, list) else []
-    missing, error = _clean_text(said.get("missing")), _clean_text(said.get("error"))
+    missing, error = _clean_text(answer.get("missing")), _clean_text(answer.get("error"))
     lacks_torch = missing == "torch"
     return InterpreterReport(
         name=name,
         problem=error or (f"a module of torch is missing: {missing}" if missing and not lacks_torch else ""),
-        python=_clean_text(said.get("python")),
-        has_torch=bool(_clean_text(said.get("torch"))),
-        torch=_clean_text(said.get("torch")),
-        cuda=_clean_text(said.get("cuda")),
-        is_rocm=bool(_clean_text(said.get("hip"))),
-        is_available=said.get("available") is True,
+        python=_clean_text(answer.get("python")),
+        has_torch=bool(_clean_text(answer.get("torch"))),
+        torch=_clean_text(answer.get("torch")),
+        cuda=_clean_text(answer.get("cuda")),
+        is_rocm=bool(_clean_text(answer.get("hip"))),
+        is_available=answer.get("available") is True,
         devices=devices if isinstance(devices, int) and 0 <= devices < 1024 else 0,
         architectures=tuple(one for one in architectures if re.fullmatch(r"(?:sm|compute)_\d+[af]?", one)),
-        nccl=_clean_text(said.get("nccl")),
+        nccl=_clean_text(answer.get("nccl")),
     )
 
 
@@ -161,6 +161,6 @@ def _answer(answer: Answer[Completed], name: str) -> InterpreterReport:
     if isinstance(answer, Completed):
         if answer.status == 0:
             return parse(answer.text, name)
-        said = answer.errors.strip().splitlines() or [f"it ended with status {answer.status}"]
-        return report_silent(name, said[-1])
+        lines = answer.errors.strip().splitlines() or [f"it ended with status {answer.status}"]
+        return report_silent(name, lines[-1])
     return report_silent(name, "there is no such interpreter" if isinstance(answer, Absent) else answer.reason)

@@ -63,9 +63,9 @@ def parse(output: str) -> tuple[GpuActivity, ...]:
             rows.setdefault(index, []).append(dict(zip(names, words, strict=True)))
     return tuple(
         GpuActivity(
-            index, _read_column(said, "sm"), _read_column(said, "pwr"), max(_read_column(said, "fb"), default=0)
+            index, _read_column(cells, "sm"), _read_column(cells, "pwr"), max(_read_column(cells, "fb"), default=0)
         )
-        for index, said in sorted(rows.items())
+        for index, cells in sorted(rows.items())
     )
 
 
@@ -84,6 +84,6 @@ def _read_gpus(reader: Reader, facts: Facts) -> tuple[GpuActivity, ...]:
     answer = ask(reader, ASK, timeout_s=_TIMEOUT_S)
     gpus = parse(answer.text)
     if not gpus:
-        said = (answer.errors.strip() or answer.text.strip()).splitlines() or ["it printed nothing"]
-        raise UnknownFact(f"nvidia-smi dmon: {said[0]}")
+        lines = (answer.errors.strip() or answer.text.strip()).splitlines() or ["it printed nothing"]
+        raise UnknownFact(f"nvidia-smi dmon: {lines[0]}")
     return gpus

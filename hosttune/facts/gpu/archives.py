@@ -79,7 +79,7 @@ class Offer(Fact):
         return bool(self.installed and self.candidate) and compare_versions(self.candidate, self.installed) > 0
 
     def has(self, version: str = "") -> bool:
-        """Whether apt can install this version, which may be a pattern; any, where none is told."""
+        """Whether apt can install this version, which may be a pattern; any, if none is given."""
         if not version:
             return bool(self.installed or self.candidate)
         return any(fits_glob(one, version) for one in (*self.versions, self.installed) if one)
@@ -310,8 +310,8 @@ def ask_apt(reader: Reader, command: tuple[str, ...]) -> str:
     """What apt-cache prints; unknown where it is not there, or says no."""
     answer = ask(reader, command, timeout_s=_TIMEOUT_S)
     if answer.status != 0:
-        said = next((line for line in answer.errors.splitlines() if line.strip()), f"exit status {answer.status}")
-        raise UnknownFact(f"{' '.join(command[:2])}: {said}")
+        error = next((line for line in answer.errors.splitlines() if line.strip()), f"exit status {answer.status}")
+        raise UnknownFact(f"{' '.join(command[:2])}: {error}")
     return answer.text
 
 

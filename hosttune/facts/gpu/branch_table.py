@@ -28,11 +28,11 @@ _LINES: Final = 1000  # of a file
 
 @frozen
 class Branch:
-    """One driver branch. Empty texts are what no one has told."""
+    """One driver branch. Empty texts are what is not known."""
 
     number: int  # 580, 570 ...
     kind: str  # lts | production | new
-    ends: str  # the month in which NVIDIA's support ends, 2028-06; empty where it is not told
+    ends: str  # the month in which NVIDIA's support ends, 2028-06; empty if that is not known
     is_gone: bool  # NVIDIA's matrix does not name it any more: its support has ended, no one says when
     first: str  # the oldest generation that it drives
     last: str  # the newest

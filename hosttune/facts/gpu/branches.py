@@ -98,6 +98,6 @@ def _site_rows(reader: Reader) -> Mapping[int, Branch]:
         line = LineNumbers(content).at(error.start)
         raise UnknownFact(f"{SITE}:{line}: is not UTF-8 text: write it again as such") from error
     except BadInput as bad:
-        told = "; ".join(f"{one.where}: {one.message} ({one.hint})" for one in bad.faults[:3])
+        sentence = "; ".join(f"{one.where}: {one.message} ({one.hint})" for one in bad.faults[:3])
         more = f"; and {len(bad.faults) - 3} more" if len(bad.faults) > 3 else ""
-        raise UnknownFact(f"{told}{more}") from bad
+        raise UnknownFact(f"{sentence}{more}") from bad

@@ -50,7 +50,7 @@ class Candidate(Fact):
     is_open: bool  # with the open kernel modules
     is_third_party: bool  # from an archive whose origin is not Ubuntu
     is_recommended: bool  # by ubuntu-drivers, which recommends one package per machine
-    modules: str  # the package with its kernel modules: linux-modules-nvidia-..., nvidia-dkms-...; empty where not told
+    modules: str  # the package with its kernel modules: linux-modules-nvidia-..., nvidia-dkms-...; empty if not known
 
     @property
     def needs_dkms(self) -> bool:
@@ -77,7 +77,7 @@ def models_in(output: str) -> Mapping[str, str]:
 
 
 def parse_devices(output: str) -> tuple[Candidate, ...]:
-    """The NVIDIA packages of all sections together, by name; the modules are not told there."""
+    """The NVIDIA packages of all sections together, by name; the modules are not listed there."""
     found: dict[str, Candidate] = {}
     for section in parse_sections(output):
         for words in section.drivers:
@@ -98,14 +98,14 @@ def _parse_candidate(name: str) -> Candidate | None:
 
 
 def describe_refusal(answer: Completed) -> str:
-    """What `devices` said instead of sections, as one line; empty where it answered, or said nothing at all."""
+    """What `devices` printed instead of sections, as one line; empty if it answered, or printed nothing at all."""
     if parse_sections(answer.text):
         return ""
     words = answer.text + ("\n" + answer.errors if answer.status else "")
-    said = [one.strip() for one in words.splitlines() if one.strip() and not _NOISE.match(one)]
-    if not said and answer.status:
+    lines = [one.strip() for one in words.splitlines() if one.strip() and not _NOISE.match(one)]
+    if not lines and answer.status:
         return f"exit status {answer.status}"
-    return said[-1][:300] if said else ""
+    return lines[-1][:300] if lines else ""
 
 
 def merge(offered: Iterable[Candidate], providers: dict[str, str]) -> tuple[Candidate, ...]:
@@ -130,21 +130,21 @@ def _read_candidates(reader: Reader, facts: Facts) -> Candidates:
         raise UnknownFact(prefix_reason("ubuntu-drivers devices", reason))
     if isinstance(answer, Absent):
         return _in_lists(_why_missing(facts), facts)
-    said = describe_refusal(answer)
-    if said:
+    refusal = describe_refusal(answer)
+    if refusal:
         rights = "" if reader.is_privileged else " (as root it may: run hosttune with sudo)"
-        none = _make_none(f"`ubuntu-drivers devices` gave no list{rights}: {said}")
-        return replace(none, way_out=way_to_sources(facts, said) or SEE)
+        none = _make_none(f"`ubuntu-drivers devices` gave no list{rights}: {refusal}")
+        return replace(none, way_out=way_to_sources(facts, refusal) or SEE)
     listed = _ask_candidates(reader)
     providers = parse_list(listed.text) if isinstance(listed, Completed) else {}
     packages = merge(parse_devices(answer.text), providers)
     if not packages:
         return _in_lists(_why_empty(reader, facts), facts)
     manual = any(section.is_nvidia and section.is_manual for section in parse_sections(answer.text))
-    told = "`ubuntu-drivers devices`" + (
+    source = "`ubuntu-drivers devices`" + (
         " and `list --gpgpu`" if providers else "; its `list` named no module packages"
     )
-    return Candidates(told, packages, "", manual, models_in(answer.text))
+    return Candidates(source, packages, "", manual, models_in(answer.text))
 
 
 def _in_lists(none: Candidates, facts: Facts) -> Candidates:

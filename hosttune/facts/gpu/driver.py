@@ -405,7 +405,7 @@ def _installer_error(reader: Reader) -> str:
 
 
 def _installer_build(reader: Reader, facts: Facts) -> BuildError:
-    """Builds for the running kernel, unless it is told another one."""
+    """Builds for the running kernel, unless another one is given."""
     return error_in(_failed_installer(reader), lambda: config_of(reader, facts.kernel.release))
 
 

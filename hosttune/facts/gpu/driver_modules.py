@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, attempt, get_raw, lazy, make_shared
 from hosttune.facts.gpu.build_log import BuildError, error_in
-from hosttune.facts.reading import all_sure, ask, hint, names_in, not_told, read_text, require_known
+from hosttune.facts.reading import all_sure, ask, hint, make_unknown, names_in, read_text, require_known
 from hosttune.facts.versions import sorted_versions
 from hosttune.frozen import frozen
 from hosttune.regex import regex
@@ -61,7 +61,7 @@ class DkmsBuild(Fact):
 
     @property
     def log(self) -> str:
-        """Where DKMS keeps what the compiler said of the last build."""
+        """Where DKMS keeps the compiler's messages of the last build."""
         return f"{_DKMS}/{self.name}/{self.version}/build/make.log"
 
 
@@ -108,7 +108,7 @@ class ModuleFolder:
                 return
         all_sure(reversed(answers))
         if not brings_no_kernel(facts):
-            raise not_told(reader, "there is no /lib/modules")
+            raise make_unknown(reader, "there is no /lib/modules")
         self.kernels = ()
 
     def of(self, kernel: str) -> tuple[str, str]:
@@ -161,8 +161,8 @@ def _ask_modinfo(reader: Reader, kernel: str, name: str) -> tuple[str, bool | No
     command = make_modinfo(kernel, name)
     answer = ask(reader, command, timeout_s=_TIMEOUT_S)
     if answer.status != 0:
-        said = next(iter(answer.errors.strip().splitlines()), f"exit status {answer.status}")
-        raise UnknownFact(f"{' '.join(command)}: {said}")
+        line = next(iter(answer.errors.strip().splitlines()), f"exit status {answer.status}")
+        raise UnknownFact(f"{' '.join(command)}: {line}")
     return parse_modinfo(answer.text)
 
 

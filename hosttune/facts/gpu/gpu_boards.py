@@ -51,8 +51,8 @@ def board_of(device_id: str, subsystem: str) -> Board:
     """
     rows = _read_table().get(device_id.removeprefix("0x").lower(), ())
     vendor, _, board = subsystem.lower().partition(":")
-    is_told = vendor == _NVIDIA and re.fullmatch(r"[0-9a-f]{1,8}", board)
-    number = int(board, 16) if is_told else 0  # 0: not told
+    is_known = vendor == _NVIDIA and re.fullmatch(r"[0-9a-f]{1,8}", board)
+    number = int(board, 16) if is_known else 0  # 0: not known
     for is_vgpu, pairs, name in rows:
         if number and any(first <= number <= last for first, last in pairs):
             return Board(name, is_vgpu, is_listed=True)

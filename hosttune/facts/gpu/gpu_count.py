@@ -49,7 +49,7 @@ class Expected:
 
 @frozen
 class GpuCount(Fact):
-    """GPUs that are on the bus, whoever drives them, and those that should be. A number is 0 where nothing says it."""
+    """GPUs that are on the bus, with any driver, and those that should be. A number is 0 where nothing says it."""
 
     present: int  # NVIDIA's; where there is none, those of AMD and Intel (other_gpus)
     by_name: Expected  # from the instance type, or the product name

@@ -46,7 +46,7 @@ _OFTEN = 3  # times of a fault without a recovery that the driver asks for
 _FIRST_V2 = 575  # from this branch on the first word of Xid 144 to 150 is laid out anew
 # NV2080_CTRL_GPU_RECOVERY_ACTION of the log line, and nvidia-smi's words for it (nvmlDeviceGpuRecoveryAction_t)
 _RECOVERIES = {1: "RESET_GPU", 2: "RESTART_BM", 3: "DRAIN_P2P", 4: "DRAIN_RESET", 5: "RECOVER_IMEX"}
-SAID = {
+ACTIONS = {
     "Reset": "RESET_GPU", "Reboot": "RESTART_BM", "Drain P2P": "DRAIN_P2P", "Drain and Reset": "DRAIN_RESET",
     "Recover IMEX Domain": "RECOVER_IMEX",
 }  # fmt: skip
@@ -142,7 +142,7 @@ class _Line:
     number: int
     text: str
     count: int
-    at: float  # the last one, in seconds since the epoch; 0 where it is not told
+    at: float  # the last one, in seconds since the epoch; 0 if that is not known
     epoch: int  # how many resets of its device came before
     first: float = 0.0  # the first one, likewise
 
@@ -154,8 +154,8 @@ def read_table() -> _Table:
     patterns: dict[int, tuple[_Pattern, ...]] = {}
     for words in (own := read_own_table(TABLE)).rows:
         if words[0] == "xid":
-            _, number, weight, action, then, followed, _name, said = words
-            rows["xid", int(number)] = _Row(weight, action, then, _parse_number(followed), said)
+            _, number, weight, action, then, followed, _name, meaning = words
+            rows["xid", int(number)] = _Row(weight, action, then, _parse_number(followed), meaning)
         elif words[0] == "sxid":
             rows["sxid", int(words[1])] = _Row(words[2], "-", "-", 0, words[3])
         elif words[0] == "nvlink5":
@@ -217,7 +217,7 @@ def is_load(message: str) -> bool:
 
 
 def wants_reset(messages: Iterable[str]) -> bool:
-    """The driver refuses to work until some GPU is reset, and was not loaded, nor a GPU reset, since it said so."""
+    """The driver refuses to work until some GPU is reset, and was not loaded, nor a GPU reset, since then."""
     wants = False
     for message in messages:
         if not wants:
@@ -287,7 +287,7 @@ def _make_error(
     # The driver tells when it wants a reset after this one, and wants none; a GPU that was gone is another matter.
     is_over = recovery == "None" and 0 < row.followed <= branch and row.action != "RESTART_BM"
     at = max(line.at for line in fresh or lines)
-    is_watched = row.weight == "watch" and recovery not in SAID and not (at and now - at > _DAY_S)
+    is_watched = row.weight == "watch" and recovery not in ACTIONS and not (at and now - at > _DAY_S)
     is_fault = row.weight in {"fault", "later"}
     is_rate = row.weight == "watch" and at > 0  # how often it comes in a day is what counts
     counts = [
@@ -391,7 +391,7 @@ def describe_ago(seconds: float) -> str:
     return "just now"
 
 
-def said_at(message: str) -> float:
+def stamp_of(message: str) -> float:
     """When a line was written, in seconds since the epoch; 0 if it has no stamp."""
     match = re.match(STAMP, message)
     return float(match[1]) if match and match[1] else 0.0

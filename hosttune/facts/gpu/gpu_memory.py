@@ -96,7 +96,7 @@ def sizes_in(output: str) -> Mapping[str, MemorySizes]:
             section = title[1] if (title := _SECTION.fullmatch(row.rstrip())) else ""
         elif section and (total := _TOTAL.fullmatch(row.rstrip())):
             found[slot].setdefault(section, int(total[1]) << 20)
-    return {slot: MemorySizes(told.get("FB", 0), told.get("BAR1", 0)) for slot, told in found.items()}
+    return {slot: MemorySizes(sizes.get("FB", 0), sizes.get("BAR1", 0)) for slot, sizes in found.items()}
 
 
 def is_whole_by_design(gpu: Gpu) -> bool:

@@ -210,10 +210,10 @@ def _read_functions(reader: Reader) -> tuple[_Function, ...]:
         if reader.stat("/sys/bus") is ABSENT:
             raise UnknownFact("/sys is not mounted")
         return ()
-    told = ((slot, attempt(read_pci, reader, slot, "vendor")) for slot in slots)
+    vendors = ((slot, attempt(read_pci, reader, slot, "vendor")) for slot in slots)
     return tuple(
         _Function(slot, vendor, attempt(read_pci, reader, slot, "class"))
-        for slot, vendor in told
+        for slot, vendor in vendors
         if vendor == _NVIDIA or isinstance(vendor, Unreadable)
     )
 

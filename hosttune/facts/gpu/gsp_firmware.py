@@ -79,8 +79,8 @@ class GspFailure(Fact):
         """What is known, as a sentence; `where`: the GPUs, which have this cause together."""
         if self.cause == NOT_SET_UP:
             codes = f" {self.words}" if self.words else ""
-            said = f"the driver could not set {where} up (RmInitAdapter failed{codes})"
-            return f"{said}: the log does not say whether driver, firmware, setup or board is the cause"
+            words = f"the driver could not set {where} up (RmInitAdapter failed{codes})"
+            return f"{words}: the log does not say whether driver, firmware, setup or board is the cause"
         if self.cause == HALF_STARTED:
             return (
                 f"an earlier start left {where} half-way (kernel log: WPR2 already up), so that the firmware cannot "
@@ -91,17 +91,17 @@ class GspFailure(Fact):
         if self.cause == OTHER_VERSION:
             return f"the firmware for {where} is {self.words}, and the module is {self.version}"
         named = errorcode.get(self.error, "of no known name")
-        said = f"error -{self.error}, {named}" if self.error else "the log has no error"
+        words = f"error -{self.error}, {named}" if self.error else "the log has no error"
         if self.cause == INTERRUPTED:
             return (
-                f"{self.path} was not read to its end for {where} ({said}): what opened the GPU was stopped "
+                f"{self.path} was not read to its end for {where} ({words}): what opened the GPU was stopped "
                 "meanwhile, which says nothing against the board"
             )
         if self.cause == MISSING:
             now = {True: "; the file is there by now", False: ", and it is not there now", None: ""}[self.is_there]
-            return f"the firmware {self.path} was missing for {where} ({said}){now}"
+            return f"the firmware {self.path} was missing for {where} ({words}){now}"
         path = self.path if self.file else f"the firmware in {FOLDER}"
-        return f"the kernel could not read {path} for {where} ({said}), which says nothing against the board"
+        return f"the kernel could not read {path} for {where} ({words}), which says nothing against the board"
 
 
 @frozen
@@ -118,12 +118,12 @@ def failures_in(messages: Iterable[str]) -> Mapping[str, GspFailure]:
     """By slot what kept a GPU from being set up when that was tried last, since the module was loaded last."""
     found: dict[str, GspFailure] = {}
     fresh: set[str] = set()  # GPUs of which a read has failed in the try that has not ended yet
-    told: tuple[str, str, str] | None = None  # a cause of the GPU whose try ends next: cause, version, words
+    reason: tuple[str, str, str] | None = None  # a cause of the GPU whose try ends next: cause, version, words
     for message in messages:
         if is_load(message):
             found.clear()
             fresh.clear()
-            told = None
+            reason = None
             continue
         line = split_stamp(message)[1]
         if load := _LOAD.match(line):
@@ -133,20 +133,20 @@ def failures_in(messages: Iterable[str]) -> Mapping[str, GspFailure]:
                 found[slot] = GspFailure(slot, cause, load[5], load[6], error, "")
                 fresh.add(slot)
         elif other := _MISMATCH.match(line):
-            told = (OTHER_VERSION, other[2], other[1])
+            reason = (OTHER_VERSION, other[2], other[1])
         elif _HALF.match(line):
-            told = (HALF_STARTED, "", "")
+            reason = (HALF_STARTED, "", "")
         elif _NOT_BOOTED.match(line):
-            told = (NOT_BOOTED, "", "")
+            reason = (NOT_BOOTED, "", "")
         elif _NO_IMAGE.match(line):
-            told = told or (UNREADABLE, "", "")
+            reason = reason or (UNREADABLE, "", "")
         elif failed := _FAILED.match(line):
             slot = slot_of(*failed.group(1, 2, 3, 4))
             if slot not in fresh:
-                cause, version, words = told or (NOT_SET_UP, "", failed[5] or "")
+                cause, version, words = reason or (NOT_SET_UP, "", failed[5] or "")
                 found[slot] = GspFailure(slot, cause, version, "", 0, words)
             fresh.discard(slot)
-            told = None
+            reason = None
     return found
 
 

@@ -22,7 +22,7 @@ from hosttune.facts.base import (
     lazy,
     make_shared,
 )
-from hosttune.facts.gpu.gpu_errors import SAID, GpuError, is_load, said_at, sxids_in, xids_in
+from hosttune.facts.gpu.gpu_errors import ACTIONS, GpuError, is_load, stamp_of, sxids_in, xids_in
 from hosttune.facts.gpu.gsp_firmware import GspFailure, way_out
 from hosttune.facts.gpu.health_smi import (
     APPLICATION_CLOCKS,
@@ -167,7 +167,7 @@ class GpuHealth(Fact):
         found += ["DRAIN_RESET"] if get_raw(self, "retirement_pending") is True else []
         found += ["SUSPECT_BOARD"] if isinstance(errors, tuple) and any(one.keeps_coming for one in errors) else []
         wish, words = get_raw(self, "recovery_action"), get_raw(self, "breakdown")
-        found += [SAID.get(wish, "RESET_GPU")] if isinstance(wish, str) and wish not in {"", "None"} else []
+        found += [ACTIONS.get(wish, "RESET_GPU")] if isinstance(wish, str) and wish not in {"", "None"} else []
         found += ["RESET_GPU" if asks_for_reset(words) else "RESTART_BM"] if isinstance(words, str) and words else []
         count = get_raw(self, "uncorrected_volatile") if get_raw(self, "has_ecc_counts") is True and not found else 0
         return tuple(found) or (("RESET_GPU",) if isinstance(count, int) and count > 0 else ())
@@ -256,19 +256,19 @@ class Health(Fact):
 
 
 def collect(reader: Reader, facts: Facts) -> Health:
-    told = _Told(reader, facts)
+    sources = _Sources(reader, facts)
     return Health(
-        gpus=lazy(lambda: keep_known(lambda slot: (_make_gpu(slot, told),), told.slots())),
-        switch_errors=lazy(lambda: tuple(f"NVSwitch {slot}: {error.sentence}" for slot, error in told.sxids())),
-        is_switch_fatal=lazy(lambda: any(error.weight == "fault" for _, error in told.sxids())),
-        switch_way_out=lazy(told.switch_way_out),
-        mig_profiles=lazy(told.mig_profiles),
-        problem=lazy(told.problem),
-        is_refused=lazy(told.is_refused),
+        gpus=lazy(lambda: keep_known(lambda slot: (_make_gpu(slot, sources),), sources.slots())),
+        switch_errors=lazy(lambda: tuple(f"NVSwitch {slot}: {error.sentence}" for slot, error in sources.sxids())),
+        is_switch_fatal=lazy(lambda: any(error.weight == "fault" for _, error in sources.sxids())),
+        switch_way_out=lazy(sources.switch_way_out),
+        mig_profiles=lazy(sources.mig_profiles),
+        problem=lazy(sources.problem),
+        is_refused=lazy(sources.is_refused),
     )
 
 
-class _Told:
+class _Sources:
     """What the driver, nvidia-smi and the kernel log tell of all GPUs; each is asked once, and not before."""
 
     def __init__(self, reader: Reader, facts: Facts) -> None:
@@ -341,15 +341,15 @@ class _Told:
         answer = self.reader.query(CORRECTED, timeout_s=_TIMEOUT_S)
         if isinstance(answer, Unreadable) and not is_unrecorded(answer):
             raise UnknownFact(answer.reason)
-        told = parse_rows(answer.text, CORRECTED_FIELDS, answer.status).rows if isinstance(answer, Completed) else {}
-        counts = {slot: parse_digits(row[CORRECTED_FIELDS[1]], -1) for slot, row in told.items()}
+        by_slot = parse_rows(answer.text, CORRECTED_FIELDS, answer.status).rows if isinstance(answer, Completed) else {}
+        counts = {slot: parse_digits(row[CORRECTED_FIELDS[1]], -1) for slot, row in by_slot.items()}
         return {slot: count for slot, count in counts.items() if count >= 0}
 
     def _loaded_s(self) -> float:
         """Seconds since the driver was loaded, or since the boot; 0 if nothing tells."""
         log = attempt(lambda: self.facts.nvidia.messages)
         loads = [message for message in log if is_load(message)] if isinstance(log, tuple) else []
-        stamp = said_at(loads[-1]) if loads else 0.0
+        stamp = stamp_of(loads[-1]) if loads else 0.0
         uptime_days = attempt(lambda: self.facts.pressure.uptime_days)
         uptime_s = uptime_days * _DAY_S if isinstance(uptime_days, float | int) else 0.0
         return min(self.reader.now() - stamp, uptime_s) if stamp and uptime_s else uptime_s
@@ -394,9 +394,9 @@ class _Told:
             _ = held.driver  # raises where that is not known
         if not silent and not words and not problem:
             raise UnknownFact("nvidia-smi showed it at first, and then no more")
-        said = f"it {silent.why}" if silent else words and f"nvidia-smi says {words} of all that it is asked of it"
+        sentence = f"it {silent.why}" if silent else words and f"nvidia-smi says {words} of all that it is asked of it"
         failure = self.not_set_up(slot)
-        return f"{said}; {failure.describe()}" if said and failure else said
+        return f"{sentence}; {failure.describe()}" if sentence and failure else sentence
 
     def not_set_up(self, slot: str) -> GspFailure | None:
         """Why the driver could not set a GPU up, where the log tells."""
@@ -419,17 +419,17 @@ class _Told:
         """Drivers before 580 only warn, in a line of its own or by their exit status."""
         if slot in self.facts.nvidia.corrupted:
             return "corrupted"
-        told = parse_or_unknown(parse_word, self.row(slot).get(INFOROM, "N/A"), INFOROM)
-        if not told and self.facts.nvidia.smi_status == _CORRUPTED and not self.facts.nvidia.corrupted:
+        state = parse_or_unknown(parse_word, self.row(slot).get(INFOROM, "N/A"), INFOROM)
+        if not state and self.facts.nvidia.smi_status == _CORRUPTED and not self.facts.nvidia.corrupted:
             raise UnknownFact(
                 f"nvidia-smi ends with status {_CORRUPTED}: an InfoROM is corrupted, it does not say which"
             )
-        return told
+        return state
 
     def breakdown(self, slot: str) -> str:
         words = error_words(self.row(slot))
         of = {spelled: f"{spelled} of {', '.join(names)}" for spelled, names in words.items()}
-        if broken := [said for spelled, said in of.items() if word_of(spelled) in BROKEN]:
+        if broken := [phrase for spelled, phrase in of.items() if word_of(spelled) in BROKEN]:
             return f"nvidia-smi says {'; '.join(broken)}"
         if of:
             raise UnknownFact(f"nvidia-smi says {'; '.join(of.values())}")
@@ -506,13 +506,13 @@ def _ask_gpus(reader: Reader, driver: str, *, is_vgpu: bool) -> tuple[Mapping[st
             continue
         if isinstance(answer, Unreadable):
             return {}, answer.reason
-        said = parse_rows(answer.text or answer.errors, fields, answer.status)
-        if said.rows:
-            return said.rows, ""
+        answer_rows = parse_rows(answer.text or answer.errors, fields, answer.status)
+        if answer_rows.rows:
+            return answer_rows.rows, ""
         problem = describe_failure(answer)
-        if not said.refused:
+        if not answer_rows.refused:
             break
-        missing = with_kin(set(said.unknown)) & {*COMMON, *DETAILS} - unknown
+        missing = with_kin(set(answer_rows.unknown)) & {*COMMON, *DETAILS} - unknown
         unknown |= missing
         refusals += 1
         if not missing or refusals > _MOST_REFUSALS:
@@ -528,10 +528,10 @@ def _ask_remapped(reader: Reader, *, is_vgpu: bool) -> Mapping[str, Mapping[str,
     for query, fields in reversed(questions) if is_vgpu else questions:
         answer = reader.query(query, timeout_s=_TIMEOUT_S)
         if isinstance(answer, Completed):
-            said = parse_rows(answer.text or answer.errors, fields, answer.status)
-            if said.rows:
-                return said.rows
-            if not said.refused:
+            parsed = parse_rows(answer.text or answer.errors, fields, answer.status)
+            if parsed.rows:
+                return parsed.rows
+            if not parsed.refused:
                 raise UnknownFact(f"nvidia-smi does not tell of remapped rows: {describe_failure(answer)}")
         elif isinstance(answer, Unreadable) and not is_unrecorded(answer):
             raise UnknownFact(answer.reason)
@@ -551,20 +551,20 @@ def _read_repairs(reader: Reader) -> Mapping[str, tuple[str, ...]] | None:
     return found
 
 
-def _make_gpu(slot: str, told: _Told) -> GpuHealth:
+def _make_gpu(slot: str, sources: _Sources) -> GpuHealth:
     def take(read: Callable[[str, str], T], name: str, what: str = "") -> T:
-        return parse_or_unknown(read, told.row(slot).get(name, "N/A"), what or name)
+        return parse_or_unknown(read, sources.row(slot).get(name, "N/A"), what or name)
 
     def make_value(make: Callable[[Mapping[str, str], Mapping[str, str] | None], T]) -> T:
-        row = told.row(slot)
-        rows = told.remapped()
+        row = sources.row(slot)
+        rows = sources.remapped()
         if rows and slot not in rows:
             raise UnknownFact("nvidia-smi tells of the remapped rows of other GPUs, and not of this one")
         return parse_or_unknown(make, row, rows.get(slot))
 
-    held = attempt(told.held)
+    held = attempt(sources.held)
     gpu = None if isinstance(held, Unreadable) else held.get(slot)
-    errors = make_shared(lambda: told.errors().get(slot, ()))
+    errors = make_shared(lambda: sources.errors().get(slot, ()))
     found = GpuHealth(
         slot=slot,
         errors=lazy(errors),
@@ -578,14 +578,14 @@ def _make_gpu(slot: str, told: _Told) -> GpuHealth:
         power_max_w=lazy(take, parse_number, "power.max_limit"),
         sm_clock_mhz=lazy(take, parse_count, "clocks.sm"),
         sm_clock_max_mhz=lazy(take, parse_count, "clocks.max.sm"),
-        event_reasons=lazy(lambda: take(_parse_reasons, OLD_REASONS if OLD_REASONS in told.row(slot) else REASONS)),
+        event_reasons=lazy(lambda: take(_parse_reasons, OLD_REASONS if OLD_REASONS in sources.row(slot) else REASONS)),
         slowed_s=lazy(lambda: make_value(lambda row, _: _find_slowed(row))),
         ecc=lazy(take, parse_word, "ecc.mode.current"),
         ecc_pending=lazy(take, parse_word, "ecc.mode.pending"),
-        has_ecc_counts=lazy(lambda: is_supported(_get_cell(told.row(slot), _UNCORRECTED))),
-        corrected_volatile=lazy(lambda: told.corrected().get(slot, -1)),
-        corrected_an_hour=lazy(told.corrected_an_hour, slot),
-        corrected_of_others=lazy(told.corrected_of_others, slot),
+        has_ecc_counts=lazy(lambda: is_supported(_get_cell(sources.row(slot), _UNCORRECTED))),
+        corrected_volatile=lazy(lambda: sources.corrected().get(slot, -1)),
+        corrected_an_hour=lazy(sources.corrected_an_hour, slot),
+        corrected_of_others=lazy(sources.corrected_of_others, slot),
         uncorrected_volatile=lazy(take, parse_count, _UNCORRECTED),
         uncorrected_aggregate=lazy(take, parse_count, "ecc.errors.uncorrected.aggregate.total"),
         retirement_pending=lazy(lambda: make_value(lambda row, remapped: _is_pending(row, remapped, errors))),
@@ -597,24 +597,24 @@ def _make_gpu(slot: str, told: _Told) -> GpuHealth:
                 lambda _, one: parse_count(_get_cell(one, "remapped_rows.uncorrectable"), "remapped rows")
             )
         ),
-        inforom=lazy(told.inforom, slot),
+        inforom=lazy(sources.inforom, slot),
         is_sram_over=lazy(take, parse_yes, SRAM_OVER),
-        repairs=lazy(told.list_repairs, slot),
+        repairs=lazy(sources.list_repairs, slot),
         fabric_state=lazy(take, parse_word, FABRIC_STATE),
-        fabric_faults=lazy(lambda: parse_or_unknown(fabric_of, told.row(slot))[0]),
-        fabric_delays=lazy(lambda: parse_or_unknown(fabric_of, told.row(slot))[1]),
+        fabric_faults=lazy(lambda: parse_or_unknown(fabric_of, sources.row(slot))[0]),
+        fabric_delays=lazy(lambda: parse_or_unknown(fabric_of, sources.row(slot))[1]),
         mig=lazy(take, parse_word, "mig.mode.current"),
         mig_pending=lazy(take, parse_word, "mig.mode.pending"),
-        mig_devices=lazy(told.mig_devices, slot),
+        mig_devices=lazy(sources.mig_devices, slot),
         compute_mode=lazy(take, parse_word, "compute_mode"),
         recovery_action=lazy(take, parse_word, RECOVERY, "the recovery action"),
-        breakdown=lazy(told.breakdown, slot),
-        silence=lazy(told.silence, slot),
-        silence_way_out=lazy(told.silence_way_out, slot),
-        way_out=lazy(lambda: way_of(found.actions, slot, told.place())),
-        waived_way_out=lazy(lambda: way_of(("WATCH",), slot, told.place())),
-        reset_way_out=lazy(lambda: reset_idle(slot, told.place())),
-        suspect_way_out=lazy(lambda: way_of(("SUSPECT_BOARD",), slot, told.place())),
+        breakdown=lazy(sources.breakdown, slot),
+        silence=lazy(sources.silence, slot),
+        silence_way_out=lazy(sources.silence_way_out, slot),
+        way_out=lazy(lambda: way_of(found.actions, slot, sources.place())),
+        waived_way_out=lazy(lambda: way_of(("WATCH",), slot, sources.place())),
+        reset_way_out=lazy(lambda: reset_idle(slot, sources.place())),
+        suspect_way_out=lazy(lambda: way_of(("SUSPECT_BOARD",), slot, sources.place())),
         model=lazy(lambda: gpu.device_id if gpu else ""),
         ships_with_ecc=lazy(lambda: gpu is not None and gpu.ships_with_ecc),
     )
@@ -649,8 +649,8 @@ def _is_pending(
 ) -> bool:
     """Of pages (before Ampere) or rows. With MIG nvidia-smi does not tell of rows; none waits where none was retired in
     this boot, for a reboot is a reset."""
-    is_told = remapped is None or is_supported(remapped[PENDING]) or row.get("mig.mode.current") != "Enabled"
-    if not is_told and any(one.number in _RETIREMENTS and not one.is_settled for one in errors()):
+    is_known = remapped is None or is_supported(remapped[PENDING]) or row.get("mig.mode.current") != "Enabled"
+    if not is_known and any(one.number in _RETIREMENTS and not one.is_settled for one in errors()):
         message = "with MIG nvidia-smi does not tell whether a memory row waits for a reset, and one was retired"
         raise UnknownFact(message)
     pages = attempt(parse_or_unknown, parse_yes, row.get("retired_pages.pending", "N/A"), "pending page retirement")

@@ -137,7 +137,7 @@ def has_repairs(driver: str) -> bool:
 
 
 def repairs_in(output: str) -> Mapping[str, tuple[str, ...]]:
-    """By slot what is said to be so (Channel Repair Pending, Unrepairable Memory) in an answer to `REPAIRS`. Raises
+    """By slot what is reported as so (Channel Repair Pending, Unrepairable Memory) in an answer to `REPAIRS`. Raises
     ValueError for an error in its place.
     """
     found: dict[str, tuple[str, ...]] = {}
@@ -257,28 +257,28 @@ def parse_yes(spelled: str, what: str) -> bool:
 def fabric_of(row: Mapping[str, str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """(what ails a GPU in its fabric, what makes it slow there), phrases; nothing where it has none, or the driver does
     not tell. That it has not joined is its state. Raises ValueError for words that are not known, beside which nothing
-    bad is told. Source: nvmlGpuFabricState_t, nvmlGpuFabricHealthMask (NVML API reference).
+    bad is reported. Source: nvmlGpuFabricState_t, nvmlGpuFabricHealthMask (NVML API reference).
     """
-    said = {name: row.get(field, "N/A") for name, field in _FABRIC.items()}
-    told = {name: words.lower() for name, words in said.items() if is_supported(words)}
+    cells = {name: row.get(field, "N/A") for name, field in _FABRIC.items()}
+    known = {name: words.lower() for name, words in cells.items() if is_supported(words)}
     state = row.get(FABRIC_STATE, "N/A")
     apart: list[str] = []
-    if state == "Completed" and told.get("status", "success") != "success":
-        apart.append(f"joining it failed ({said['status']})")
-    if told.get("health.summary") == "unhealthy" or told.get("health.route_unhealthy") in {"true", "yes"}:
+    if state == "Completed" and known.get("status", "success") != "success":
+        apart.append(f"joining it failed ({cells['status']})")
+    if known.get("health.summary") == "unhealthy" or known.get("health.route_unhealthy") in {"true", "yes"}:
         apart.append("a route is not healthy")
-    if told.get("health.incorrect_configuration", "none") not in {"none", "false", "no"}:
-        apart.append(f"it is set up wrong ({said['health.incorrect_configuration']})")
-    slow = ["its bandwidth is degraded"] if told.get("health.bandwidth") == "degraded" else []
-    if told.get("health.summary") == "limited capacity" and not slow:
+    if known.get("health.incorrect_configuration", "none") not in {"none", "false", "no"}:
+        apart.append(f"it is set up wrong ({cells['health.incorrect_configuration']})")
+    slow = ["its bandwidth is degraded"] if known.get("health.bandwidth") == "degraded" else []
+    if known.get("health.summary") == "limited capacity" and not slow:
         slow.append("it has a part of its capacity")
     if any(
-        told.get(f"health.{name}") in {"true", "yes"}
+        known.get(f"health.{name}") in {"true", "yes"}
         for name in ("route_recovery_in_progress", "access_timeout_recovery")
     ):
         slow.append("it is being recovered")
     if not apart and not slow:
-        for name, spelled in {"state": state, **said}.items():
+        for name, spelled in {"state": state, **cells}.items():
             is_clear = name == "status" or spelled.lower() in _FABRIC_WORDS.get(name, _YES_NO)
             if is_supported(spelled) and not is_clear:
                 _raise_unclear(spelled, f"fabric.{name}")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from hosttune.facts.base import Fact, UnknownFact, attempt, get_raw, known_items, lacking_of, lazy, make_shared
 from hosttune.facts.gpu.gpu_errors import wants_reset
 from hosttune.facts.gpu.gpus import DEVICES, is_vfio
-from hosttune.facts.gpu.nvidia_lost import SilentGpu, silent_gpus, told_by_log
+from hosttune.facts.gpu.nvidia_lost import SilentGpu, find_gone, silent_gpus
 from hosttune.facts.gpu.nvidia_smi import (
     LINKS_LOST,
     QUERY,
@@ -31,7 +31,7 @@ from hosttune.facts.gpu.nvidia_smi import (
     without_room,
 )
 from hosttune.facts.gpu.strangers import home_of
-from hosttune.facts.reading import all_sure, hint, names_in, not_told, require_known
+from hosttune.facts.reading import all_sure, hint, make_unknown, names_in, require_known
 from hosttune.frozen import frozen
 from hosttune.host.door import Completed, Stat
 from hosttune.regex import regex
@@ -70,7 +70,7 @@ class Nvidia(Fact):
 
     smi: str  # answers | refused | hangs | absent (no such program) | not asked (no GPU, or no module is loaded)
     smi_status: int  # its exit status: 0, or NVML's code (9 not loaded, 18 mismatch ...); -1 where it was not run
-    smi_said: str  # its first line that is no row of the table; empty where it said nothing else
+    smi_said: str  # its first line that is no row of the table; empty if it printed nothing else
     refusal: str  # not loaded, mismatch, no devices, no library, gpu lost, no permission, other; empty for none
     problem: str  # a sentence where smi is not `answers`
     gpus: tuple[NvidiaGpu, ...]  # those that answer
@@ -101,7 +101,7 @@ class _Asked:
 
     smi: str
     status: int
-    said: SmiAnswer
+    answer: SmiAnswer
     problem: str
 
 
@@ -111,11 +111,11 @@ def collect(reader: Reader, facts: Facts) -> Nvidia:
     return Nvidia(
         smi=lazy(lambda: asked().smi),
         smi_status=lazy(lambda: asked().status),
-        smi_said=lazy(lambda: asked().said.sentence),
-        refusal=lazy(lambda: asked().said.refusal),
+        smi_said=lazy(lambda: asked().answer.sentence),
+        refusal=lazy(lambda: asked().answer.refusal),
         problem=lazy(lambda: asked().problem),
-        gpus=lazy(lambda: asked().said.gpus),
-        corrupted=lazy(lambda: asked().said.corrupted),
+        gpus=lazy(lambda: asked().answer.gpus),
+        corrupted=lazy(lambda: asked().answer.corrupted),
         messages=lazy(messages),
         silent=lazy(_find_silent, reader, facts, asked, messages),
         all_lost=lazy(_all_lost, reader, facts, messages),
@@ -134,7 +134,7 @@ def collect(reader: Reader, facts: Facts) -> Nvidia:
 
 def _has_gpu(reader: Reader, facts: Facts) -> bool:
     if reader.persistent_only:
-        raise not_told(reader, "no driver runs under an alternate root")
+        raise make_unknown(reader, "no driver runs under an alternate root")
     return facts.gpus.has_gpu
 
 
@@ -154,7 +154,7 @@ def _ask_smi(reader: Reader, facts: Facts) -> _Asked:
     if not _may_have_gpu(reader, facts):
         return _Asked("not asked", -1, nothing, "there is no NVIDIA GPU")
     is_loaded = get_raw(facts.driver, "loaded_version") != ""
-    # On a host it would load the module. A support file may hold what it said there.
+    # On a host it would load the module. A support file may hold its answer.
     answer = reader.query(QUERY, timeout_s=_SMI_TIMEOUT_S) if is_loaded or reader.kind == "record" else ABSENT
     if not is_loaded and not isinstance(answer, Completed):
         return _Asked("not asked", -1, nothing, "nvidia-smi is not asked: the NVIDIA kernel module is not loaded")
@@ -165,11 +165,11 @@ def _ask_smi(reader: Reader, facts: Facts) -> _Asked:
     if isinstance(answer, Unreadable) and HANGS in answer.reason:
         return _Asked("hangs", -1, nothing, answer.reason)
     done = require_known(answer, "nvidia-smi")
-    said = parse_smi(f"{done.text}\n{done.errors}", done.status)
-    if said.gpus:
-        return _Asked("answers", done.status, said, "")
-    why = said.sentence or f"exit status {done.status}, and nothing printed"
-    return _Asked("refused", done.status, said, f"nvidia-smi: {why}")
+    parsed = parse_smi(f"{done.text}\n{done.errors}", done.status)
+    if parsed.gpus:
+        return _Asked("answers", done.status, parsed, "")
+    why = parsed.sentence or f"exit status {done.status}, and nothing printed"
+    return _Asked("refused", done.status, parsed, f"nvidia-smi: {why}")
 
 
 def _why_no_smi(facts: Facts) -> str:
@@ -222,17 +222,17 @@ def _read_messages(reader: Reader, facts: Facts) -> tuple[str, ...]:
 def _find_silent(
     reader: Reader, facts: Facts, asked: Callable[[], _Asked], messages: Callable[[], tuple[str, ...]]
 ) -> tuple[SilentGpu, ...]:
-    """The GPUs that the driver holds and nvidia-smi does not show; those without a driver are told elsewhere."""
+    """The GPUs that the driver holds and nvidia-smi does not show; those without a driver are reported elsewhere."""
     _has_gpu(reader, facts)  # raises where no driver runs
     devices = known_items(facts.gpus.devices)
     held = {gpu.slot for gpu in devices if get_raw(gpu, "driver") == "nvidia"}
     on_bus = {gpu.slot for gpu in devices}
-    said = attempt(lambda: asked().said)
-    if lacking_of(facts.gpus.devices) and isinstance(said, SmiAnswer):
+    answer = attempt(lambda: asked().answer)
+    if lacking_of(facts.gpus.devices) and isinstance(answer, SmiAnswer):
         # What nvidia-smi lists is a GPU, also where the class of that PCI function could not be read.
-        shown = {gpu.slot for gpu in said.gpus} & {*names_in(reader, DEVICES)}
+        shown = {gpu.slot for gpu in answer.gpus} & {*names_in(reader, DEVICES)}
         held, on_bus = held | shown, on_bus | shown
-    return silent_gpus(said, attempt(messages), held, on_bus, why_narrowed(reader, facts))
+    return silent_gpus(answer, attempt(messages), held, on_bus, why_narrowed(reader, facts))
 
 
 def _all_lost(reader: Reader, facts: Facts, messages: Callable[[], tuple[str, ...]]) -> str:
@@ -244,7 +244,7 @@ def _all_lost(reader: Reader, facts: Facts, messages: Callable[[], tuple[str, ..
     if not all(is_vfio(gpu.driver) for gpu in devices) or get_raw(facts.host, "is_container") is True:
         return ""
     log = attempt(messages)
-    gone = told_by_log(log)[0] if isinstance(log, tuple) else {}
+    gone = find_gone(log)[0] if isinstance(log, tuple) else {}
     there = {gpu.slot for gpu in devices}
     if lost := [f"the GPU at {slot} {why}" for slot, why in gone.items() if slot not in there]:
         return f"{'; '.join(lost)}; no GPU of this host is left on it"
@@ -275,8 +275,8 @@ def _is_vgpu(reader: Reader, facts: Facts, asked: Callable[[], _Asked], words: C
     listed one is a whole card that was passed through."""
     if attempt(_has_gpu, reader, facts) is False:
         return False
-    said, is_profile = attempt(lambda: asked().said), attempt(lambda: facts.gpus.is_vgpu)
-    gpus = said.gpus if isinstance(said, SmiAnswer) else ()
+    answer, is_profile = attempt(lambda: asked().answer), attempt(lambda: facts.gpus.is_vgpu)
+    gpus = answer.gpus if isinstance(answer, SmiAnswer) else ()
     if is_profile is True or any(is_vgpu_name(gpu.name) for gpu in gpus) or _is_set_up(reader, facts):
         return True
     if not _may_be_vm(facts):
@@ -284,7 +284,7 @@ def _is_vgpu(reader: Reader, facts: Facts, asked: Callable[[], _Asked], words: C
     if not_in_release(words()) and _is_known_in_vm(facts):
         return True
     if attempt(lambda: all(gpu.subsystem and gpu.is_listed for gpu in facts.gpus.devices)) is not True:
-        all_sure((is_profile, said))  # a board that is in no list may be a vGPU, by what could not be read
+        all_sure((is_profile, answer))  # a board that is in no list may be a vGPU, by what could not be read
     return False
 
 

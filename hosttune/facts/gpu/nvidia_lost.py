@@ -54,7 +54,7 @@ class SilentGpu(Fact):
         return self.action != "RESET_GPU" and (self.sign not in {"smi", "firmware"} or says_lost(self.why))
 
 
-def told_by_log(messages: Iterable[str]) -> tuple[Mapping[str, str], Mapping[str, str]]:
+def find_gone(messages: Iterable[str]) -> tuple[Mapping[str, str], Mapping[str, str]]:
     """By slot how the log has GPUs as gone from the bus since the driver was loaded last, and as not to be set up."""
     gone: dict[str, str] = {}
     failed: dict[str, str] = {}
@@ -93,7 +93,7 @@ def _hangs_in_firmware(messages: Iterable[str]) -> bool:
 
 
 def silent_gpus(
-    said: SmiAnswer | Unreadable,
+    answer: SmiAnswer | Unreadable,
     messages: tuple[str, ...] | Unreadable,
     expected: Collection[str],
     on_bus: Collection[str],
@@ -102,22 +102,22 @@ def silent_gpus(
     """The GPUs that do not answer. One that does is not among them, whatever the log says of before.
 
     `expected` are the slots that the driver holds, `narrowed` is why nvidia-smi may show fewer of them to this process,
-    or empty. Raises UnknownFact where nothing is told of any.
+    or empty. Raises UnknownFact if nothing is known of any.
     """
-    gone, failed = told_by_log(messages) if isinstance(messages, tuple) else ({}, {})
+    gone, failed = find_gone(messages) if isinstance(messages, tuple) else ({}, {})
     asked = resets_asked(messages) if isinstance(messages, tuple) else {}
-    answering = {gpu.slot for gpu in said.gpus} if isinstance(said, SmiAnswer) else set()
+    answering = {gpu.slot for gpu in answer.gpus} if isinstance(answer, SmiAnswer) else set()
     found = {slot: SilentGpu(slot, why, "log") for slot, why in gone.items() if slot not in answering}
-    for slot, words in said.lost.items() if isinstance(said, SmiAnswer) else ():
+    for slot, words in answer.lost.items() if isinstance(answer, SmiAnswer) else ():
         if slot not in answering:
             xid = asked.get(slot, 0) if not says_lost(words) else 0
             after = f", after Xid {xid}" if xid else ""
             found.setdefault(slot, SilentGpu(slot, f"does not answer nvidia-smi: {words}{after}", "smi", bool(xid)))
-    if not isinstance(said, SmiAnswer) or not answering:
+    if not isinstance(answer, SmiAnswer) or not answering:
         if not found:
             require_sure(messages)
         return tuple(found[slot] for slot in sorted(found))
-    for slot, words in said.unclear.items():
+    for slot, words in answer.unclear.items():
         unknown = f"nvidia-smi says {words} of the GPU at {slot}, and answers in part"
         found.setdefault(slot, SilentGpu(slot, unknown, "not known"))
     why_not = (
@@ -126,7 +126,7 @@ def silent_gpus(
     if why_not and len(answering) >= len(expected):
         expected = ()
     for slot in set(expected) - answering - set(found):
-        denied = f"nvidia-smi may not open the GPU at {slot}" if slot in said.denied else ""
+        denied = f"nvidia-smi may not open the GPU at {slot}" if slot in answer.denied else ""
         if unknown := why_not or denied or narrowed:
             found[slot] = SilentGpu(slot, unknown, "not known")
         else:
@@ -136,6 +136,6 @@ def silent_gpus(
             words = f"{lists}; kernel log: {why}" if why else lists
             sign = "firmware" if hangs else "left out"
             found[slot] = SilentGpu(slot, f"is on the PCI bus and does not answer ({words})", sign)
-    if said.nameless and not found:
-        raise UnknownFact(f"nvidia-smi says {said.nameless} of a GPU, and not of which")
+    if answer.nameless and not found:
+        raise UnknownFact(f"nvidia-smi says {answer.nameless} of a GPU, and not of which")
     return tuple(found[slot] for slot in sorted(found))

@@ -177,8 +177,8 @@ def corrupted_in(line: str) -> str:
 
 def _describe_refusal(output: str, status: int) -> str:
     lower = output.lower()
-    said = next((name for name, words in _WORDS if words in lower), "")
-    return said or _STATUSES.get(status) or "other"
+    kind = next((name for name, words in _WORDS if words in lower), "")
+    return kind or _STATUSES.get(status) or "other"
 
 
 def _switch(spelled: str) -> bool:
@@ -268,14 +268,14 @@ def why_refused(messages: Iterable[str]) -> str:
     for line in messages:
         last = [] if is_load(line) else [*last, line]
     words = sentences_of(last)
-    told = {
+    reasons = {
         "legacy": legacy_branch(words),
         "open": not_for_open(words),
         "closed": needs_open(words),
         "release": not_in_release(words),
         "other": _PROBE_FAILED.search(words),
     }
-    return next((name for name, found in told.items() if found), "")
+    return next((name for name, found in reasons.items() if found), "")
 
 
 def is_rejected(messages: Sequence[str]) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import Final
 
-# Oldest first. `fermi` stands for Fermi and everything before it; `unknown` is not in the order.
+# Oldest first. `fermi` means Fermi and everything before it; `unknown` is not in the order.
 GENERATIONS: Final = (
     "fermi", "kepler", "maxwell", "pascal", "volta", "turing", "ampere", "ada", "hopper", "blackwell",
 )  # fmt: skip

@@ -54,7 +54,7 @@ class Links:
     """What is printed of one GPU."""
 
     speeds: tuple[float, ...]  # GB/s of each link that is up
-    down: int  # links that are told as inactive; -1 for all, however many these are
+    down: int  # links that are reported as inactive; -1 for all, however many these are
     unclear: str = ""  # the first line about them that says something else
 
 
@@ -63,7 +63,7 @@ _ALL_OFF = Links((), -1)
 
 @frozen
 class NvlinkGpu(Fact):
-    """A GPU that has NVLinks, and no MIG: with MIG they are not told."""
+    """A GPU that has NVLinks, and no MIG: with MIG they are not reported."""
 
     slot: str  # 0000:1b:00.0; GPU 3 where nvidia-smi tells no slot
     is_sxm: bool  # its board joins it to others; else a card with bridges, where some links are down by design
@@ -94,7 +94,7 @@ class Nvlink(Fact):
 
 
 def status_in(output: str) -> Mapping[int, Links | None]:
-    """By the number of each GPU its links; None for one in MIG mode, of which they are not told. Nothing is printed
+    """By the number of each GPU its links; None for one in MIG mode, of which they are unknown. Nothing is printed
     of GPUs whose links the driver leaves off (seen on an H200, driver 580). Raises ValueError for an answer that is
     none.
     """
@@ -152,10 +152,10 @@ def ask_smi(reader: Reader, facts: Facts, question: tuple[str, ...]) -> str:
     if facts.nvidia.smi != "answers":
         raise UnknownFact(facts.nvidia.problem)
     done = require_known(reader.query(question, timeout_s=_TIMEOUT_S), "nvidia-smi")
-    said = done.text or done.errors
-    if done.status != 0 and not said.strip():
+    text = done.text or done.errors
+    if done.status != 0 and not text.strip():
         raise UnknownFact(f"`{' '.join(question)}` ends with status {done.status}, and says nothing")
-    return said
+    return text
 
 
 def collect(reader: Reader, facts: Facts) -> Nvlink:
@@ -193,10 +193,10 @@ def _read_gpus(reader: Reader, facts: Facts) -> tuple[NvlinkGpu, ...]:
 def _read_linked(reader: Reader, facts: Facts) -> tuple[NvlinkGpu, ...]:
     output = ask_smi(reader, facts, STATUS)
     try:
-        told = status_in(output)
+        links_of = status_in(output)
     except ValueError as error:
         raise UnknownFact(str(error)) from None
-    every = _list_named(facts, told)
+    every = _list_named(facts, links_of)
     if all(":" not in name for name, _, _ in every) and _find_apart(facts):
         raise UnknownFact("nvidia-smi tells of the NVLinks of other GPUs than it lists")
     boards = _Boards(facts, every)
@@ -247,18 +247,18 @@ def _read_fabric(facts: Facts, slot: str) -> dict[str, Any]:
     }
 
 
-def _list_named(facts: Facts, told: Mapping[int, Links | None]) -> list[tuple[str, str, Links | None]]:
+def _list_named(facts: Facts, links_of: Mapping[int, Links | None]) -> list[tuple[str, str, Links | None]]:
     """(slot, model, links) of each GPU that nvidia-smi lists, also of one of which it tells no links. Raises
     UnknownFact where it is not known which are left out.
     """
-    slots, listed = slots_of(facts.nvidia.gpus, told), len(facts.nvidia.gpus)
-    if not slots and len(told) < listed:
-        raise UnknownFact(f"nvidia-smi tells of the NVLinks of {len(told)} GPUs, and lists {listed}")
+    slots, listed = slots_of(facts.nvidia.gpus, links_of), len(facts.nvidia.gpus)
+    if not slots and len(links_of) < listed:
+        raise UnknownFact(f"nvidia-smi tells of the NVLinks of {len(links_of)} GPUs, and lists {listed}")
     devices = {gpu.slot: gpu.device_id for gpu in facts.gpus.devices}
     # without slots all are of one model, or of none that is known
     only = next(iter(set(devices.values())), "") if len(set(devices.values())) == 1 else ""
-    left_out = dict.fromkeys(set(range(len(slots))) - set(told), Links((), 0, "it is left out"))
-    every = sorted({**told, **left_out}.items())
+    left_out = dict.fromkeys(set(range(len(slots))) - set(links_of), Links((), 0, "it is left out"))
+    every = sorted({**links_of, **left_out}.items())
     names = [slots[number] if slots else f"GPU {number}" for number, _ in every]
     return [(name, devices.get(name, only), links) for name, (_, links) in zip(names, every, strict=True)]
 
@@ -275,7 +275,7 @@ class _Boards:
         self.lent = make_shared(lambda: {gpu.device_id for gpu in facts.gpus.devices if is_vfio(gpu.driver)})
 
     def has_none(self, model: str, links: Links) -> bool:
-        """Nothing is told of them, as of a GPU that cannot have any."""
+        """Nothing is reported of them, as of a GPU that cannot have any."""
         if links.speeds or links.down:
             return False
         if not is_of_sxm(model):

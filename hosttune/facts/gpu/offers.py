@@ -28,7 +28,7 @@ class Offers(Fact):
     kernel, by name, as apt knows them."""
 
     packages: Mapping[str, Offer]
-    untold: Mapping[str, Offer]  # the metapackages of prebuilt modules that no one told of, and that apt knows
+    untold: Mapping[str, Offer]  # the metapackages of prebuilt modules that no list names, and that apt knows
     # What brings modules to the kernel that boots next, or its headers, where it does not run now; of what apt has.
     at_next_boot: Mapping[str, Offer] = field(default_factory=dict)  # by name, for the kernel that boots next
 
@@ -48,7 +48,7 @@ def collect(reader: Reader, facts: Facts) -> Offers:
     return Offers(
         packages=lazy(lambda: policy_of(reader, _list_names(facts.candidates.packages, facts))),
         at_next_boot=lazy(lambda: _at_next_boot(reader, facts)),
-        untold=lazy(lambda: policy_of(reader, _find_untold(facts.candidates.packages, facts))),
+        untold=lazy(lambda: policy_of(reader, _find_unlisted(facts.candidates.packages, facts))),
     )
 
 
@@ -69,7 +69,7 @@ def _at_next_boot(reader: Reader, facts: Facts) -> Mapping[str, Offer]:
     return MappingProxyType({name: offer for name, offer in found.items() if offer.candidate})
 
 
-def _find_untold(candidates: Iterable[Candidate], facts: Facts) -> list[str]:
+def _find_unlisted(candidates: Iterable[Candidate], facts: Facts) -> list[str]:
     """The metapackages of prebuilt modules that candidates would have of which `ubuntu-drivers` tells no modules."""
     try:
         kernels = select_metapackages(facts.packages.brought, facts.kernel.flavour)

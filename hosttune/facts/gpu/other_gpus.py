@@ -176,8 +176,8 @@ def _find_fault(reader: Reader, facts: Facts, slot: str) -> str:
     driver = driver_of(reader, slot)
     if driver == "amdgpu":
         return fault if (fault := facts.device_log.amd_faults.get(slot, "")) != NOT_SET_UP else ""
-    told = attempt(lambda: facts.device_log.amd_faults.get(slot)) if not driver else ""
-    return NOT_SET_UP if told == NOT_SET_UP else ""
+    fault_of = attempt(lambda: facts.device_log.amd_faults.get(slot)) if not driver else ""
+    return NOT_SET_UP if fault_of == NOT_SET_UP else ""
 
 
 def _read_errors(reader: Reader, slot: str) -> tuple[int, int]:

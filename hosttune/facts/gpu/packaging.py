@@ -44,7 +44,7 @@ class BranchPackage(Fact):
     flavour: str  # open, server, server-open, or empty
     version: str  # that apt would install
     component: str  # of Ubuntu's archive: main, restricted, universe, multiverse
-    support: str  # LTSB, PB, NFB or Legacy; empty where it is not told
+    support: str  # LTSB, PB, NFB or Legacy; empty if that is not known
     leads_to: str  # of an empty step: the package that it depends on
     tells: bool  # it names the GPUs that it drives
     drives: tuple[str, ...]  # the GPUs here that it names, by slot
@@ -151,5 +151,7 @@ def _find_branch_packages(reader: Reader, facts: Facts) -> Mapping[str, BranchPa
 
 
 def _why_nothing(answer: Completed) -> str:
-    said = next((line for line in answer.errors.splitlines() if line.startswith("E: ")), "")
-    return f"apt's lists have no driver of NVIDIA's{f' ({said})' if said and 'No packages found' not in said else ''}"
+    error = next((line for line in answer.errors.splitlines() if line.startswith("E: ")), "")
+    return (
+        f"apt's lists have no driver of NVIDIA's{f' ({error})' if error and 'No packages found' not in error else ''}"
+    )

@@ -122,8 +122,8 @@ def _read_hmm(reader: Reader) -> bool:
 
 
 def _read_options(reader: Reader, facts: Facts) -> tuple[ModuleOption, ...]:
-    said = [one for one in facts.module_options.lines if _OURS.fullmatch(one.module)]
-    last = {(one.module, one.key): number for number, one in enumerate(said)}
+    options = [one for one in facts.module_options.lines if _OURS.fullmatch(one.module)]
+    last = {(one.module, one.key): number for number, one in enumerate(options)}
     return tuple(
         ModuleOption(
             module=one.module,
@@ -132,9 +132,9 @@ def _read_options(reader: Reader, facts: Facts) -> tuple[ModuleOption, ...]:
             path=one.given.path,
             live=lazy(_read_live, reader, one),
             wins=last[one.module, one.key] == number,
-            way_over=lazy(_way_over, one, said[last[one.module, one.key]], facts),
+            way_over=lazy(_way_over, one, options[last[one.module, one.key]], facts),
         )
-        for number, one in enumerate(said)
+        for number, one in enumerate(options)
     )
 
 

@@ -182,8 +182,8 @@ def evidence_of(facts: Facts) -> Mapping[str, str]:
 
 
 def _find_home(members: Iterable[DriverMember]) -> str:
-    told = [one for one in members if one.maker]
-    of_driver = [one for one in told if one.upstream and not _FIRMWARE.fullmatch(one.name)] or told
+    known = [one for one in members if one.maker]
+    of_driver = [one for one in known if one.upstream and not _FIRMWARE.fullmatch(one.name)] or known
     counts = Counter(one.maker for one in of_driver)
     modules = Counter(one.maker for one in of_driver if role_of(one.name) in _BESIDE_MODULE)
     return max(sorted(counts), key=lambda maker: (counts[maker], modules[maker]), default="")

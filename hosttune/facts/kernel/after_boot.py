@@ -129,8 +129,8 @@ def _find_losses(reader: Reader, facts: Facts, kept: Callable[[], KeptStanding |
     if not known and found:
         raise UnknownFact("; ".join(one.sentence for one in found))
     if known and (age_s := _age_s(reader)) < SETTLE_S:
-        told = "; ".join(one.sentence for one in known)
-        raise UnknownFact(f"this boot is {age_s:.0f} s old, and may still bring what it lacks: {told}")
+        losses = "; ".join(one.sentence for one in known)
+        raise UnknownFact(f"this boot is {age_s:.0f} s old, and may still bring what it lacks: {losses}")
     return known
 
 
@@ -156,13 +156,13 @@ def read_signs(reader: Reader, facts: Facts) -> HostStanding:
         Aspect.GPU: lambda: signs.read_gpus(reader, facts, SMI_S),
         Aspect.DRIVER: lambda: signs.read_drivers(facts),
     }
-    told: list[Sign | Unseen] = []
+    answers: list[Sign | Unseen] = []
     for aspect, read in works.items():
         try:
-            told.extend(read())  # what comes before an error counts
+            answers.extend(read())  # what comes before an error counts
         except UnknownFact as unknown:
-            told.append(Unseen(aspect, unknown.reason))
-    found = [one for one in told if one.aspect in _ASPECTS]
+            answers.append(Unseen(aspect, unknown.reason))
+    found = [one for one in answers if one.aspect in _ASPECTS]
     return HostStanding(
         tuple(one for one in found if isinstance(one, Sign)), tuple(one for one in found if isinstance(one, Unseen))
     )

@@ -43,7 +43,7 @@ _MOK = regex(r"MokListRT\d*-[0-9a-f-]{36}")
 
 @frozen
 class Boot(Fact):
-    """The kernels that can be booted, and what stands for a reboot."""
+    """The kernels that can be booted, and the signs that a reboot is due."""
 
     kernels: tuple[str, ...]  # releases with a /boot/vmlinuz-RELEASE, oldest first: 6.8.0-9 < 6.8.0-60 < 6.14.0-1
     next_kernel: str  # what the next boot starts, as far as files tell; empty where no kernel is booted from here

@@ -5,7 +5,7 @@ initramfs-tools writes the new image beside the old one and renames it (update-i
 a full disk leaves the old one. dracut copies it over the old one, and removes that where the copy fails (dracut 059):
 then the kernel has none. A new kernel brings an image of its own, and where that does not fit, none.
 
-apt keeps the running kernel and the two newest, in `autoremove`, and no other: not one that GRUB was told to start.
+apt keeps the running kernel and the two newest, in `autoremove`, and no other: not one that GRUB is set to start.
 """
 
 from __future__ import annotations

@@ -107,8 +107,8 @@ class DeviceLog(Fact):
 
 def choose_lines(log: str) -> tuple[str, ...]:
     """The lines of a kernel log that speak of these things, of each device the newest."""
-    told = ((one, message_of(one)[1]) for one in lines_of(log))
-    return tuple(newest_of_each(((_kind_of(words), one) for one, words in told if _IS_OURS.match(words)), _MOST))
+    rows = ((one, message_of(one)[1]) for one in lines_of(log))
+    return tuple(newest_of_each(((_kind_of(words), one) for one, words in rows if _IS_OURS.match(words)), _MOST))
 
 
 def _kind_of(words: str) -> tuple[int, str]:
@@ -224,7 +224,7 @@ def resets_in(named: Iterable[tuple[float | None, str, bool]]) -> tuple[ResetDri
 
 
 def amd_faults_in(texts: Iterable[str]) -> Mapping[str, str]:
-    """By slot the worst that was said since the driver was loaded, or the GPU was reset, with success."""
+    """By slot the worst that was logged since the driver was loaded, or the GPU was reset, with success."""
     found: dict[str, str] = {}
     for text in texts:
         if _AMD_LOADED.match(text):
@@ -242,7 +242,7 @@ def amd_faults_in(texts: Iterable[str]) -> Mapping[str, str]:
 
 
 def mlx5_faults_in(texts: Iterable[str]) -> Mapping[str, str]:
-    """By slot what a card said last of its firmware; none for one that was set up since."""
+    """By slot what a card last reported of its firmware; none for one that was set up since."""
     found: dict[str, str] = {}
     for text in texts:
         if match := _MLX5.match(text):

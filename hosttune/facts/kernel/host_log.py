@@ -73,7 +73,7 @@ _DIES = regex(
 )
 _PLACE = regex(r"(?:RIP: 0010:|pc : )\S{1,200}(?: \[(\w{1,64})\])?")
 _HOT = "high temperature"
-# One kind each: of one that is said in a storm the last ones are kept, and every line of the rest.
+# One kind each: of one that comes in a storm the last ones are kept, and every line of the rest.
 _KINDS = (
     _SOFT, _HARD, _RCU, _OOM, _SEVERITY, _STATUS, _BOOTED, _OF_MODULE, _STORM, _PEERMEM, _DOWN, _STALL, _PORT, _POWER,
     _DIES, _PLACE,
@@ -95,14 +95,16 @@ class LoggedCard(Fact):
     stalls: int  # how often it sent nothing, or did not answer its driver, in that time
     is_hot: bool  # its cable or transceiver was too hot in the last 24 hours
     cable: str  # what else its cable or transceiver had in the last 24 hours: Cable error, ...; empty for none
-    firmware_fault: str  # what it said last of its firmware and did not take back: irisc not responding; empty for none
+    firmware_fault: (
+        str  # what it last reported of its firmware and did not take back: irisc not responding; empty for none
+    )
     is_portless: bool  # its driver is bound, and it offers neither a network interface nor an RDMA device
     slot_power: str  # what the slot offers, where the card says that it is not enough: 27W; empty for none
 
 
 @frozen
 class HostLog(Fact):
-    """Complaints, each once. Those of the last 24 hours are told apart, where the log has times: what was long ago and
+    """Complaints, each once. Those of the last 24 hours are kept apart, where the log has times: what was long ago and
     did not come again says little of today; of a log without times all are.
     """
 
@@ -176,7 +178,7 @@ def collect(reader: Reader, facts: Facts) -> HostLog:
 
 
 def _as_seen(card: LoggedCard, facts: Facts) -> LoggedCard:
-    """What nothing is said of may be unseen."""
+    """What no line speaks of may be unseen."""
     certain = facts.kernel_log.certain
     return LoggedCard(
         slot=card.slot,
@@ -205,8 +207,8 @@ def _find_slots(reader: Reader, facts: Facts) -> tuple[str, ...]:
         for name in names_in(reader, folder)
     ]
     ends = (place.rpartition("/")[2] for place in places if isinstance(place, str))
-    portless, said = attempt(lambda: facts.portless.slots), attempt(lambda: facts.device_log.mlx5_faults)
-    lost = (*(portless if isinstance(portless, tuple) else ()), *(said if isinstance(said, Mapping) else ()))
+    portless, faulty = attempt(lambda: facts.portless.slots), attempt(lambda: facts.device_log.mlx5_faults)
+    lost = (*(portless if isinstance(portless, tuple) else ()), *(faulty if isinstance(faulty, Mapping) else ()))
     return (*(slot for slot in ends if _IS_SLOT.fullmatch(slot)), *lost)
 
 
@@ -221,7 +223,7 @@ def _find_lacking(facts: Facts) -> UnknownFact | None:
 
 
 def _since_settled(facts: Facts, timed: Sequence[tuple[float | None, str]], now: float) -> list[str]:
-    """What was said in the last 24 hours, and later than the boot."""
+    """What was logged in the last 24 hours, and later than the boot."""
     booted = attempt(lambda: facts.kernel.booted_at)
     first = max(now - _DAY_S, booted + _SETTLED_S if isinstance(booted, int) else 0)
     return [text for at, text in timed if at is None or at >= first]
@@ -230,7 +232,7 @@ def _since_settled(facts: Facts, timed: Sequence[tuple[float | None, str]], now:
 def count_severities(texts: Iterable[str], *, is_amd: bool = False) -> Counter[str]:
     """How many errors of hardware were uncorrected and corrected, and how many from before this boot were not. A kernel
     that meets a fatal one does not write any more. The next boot's tells: what the firmware kept (ACPI's boot error
-    record table) has no number, and what the banks of the processors kept is told before init runs.
+    record table) has no number, and what the banks of the processors kept is logged before init runs.
     """
     found: Counter[str] = Counter()
     of_banks: Counter[str] = Counter()
@@ -253,7 +255,7 @@ def count_severities(texts: Iterable[str], *, is_amd: bool = False) -> Counter[s
 
 
 def modules_in(texts: Iterable[str]) -> Mapping[str, int]:
-    """How many corrected errors are told of each memory module. What may be of either of two counts for both."""
+    """How many corrected errors are logged of each memory module. What may be of either of two counts for both."""
     found: Counter[str] = Counter()
     for text in texts:
         if match := _OF_MODULE.match(text):
@@ -330,14 +332,14 @@ def cards_in(
     modules, powers = by_slot(_PORT, recent), by_slot(_POWER, lines)
     cards = []
     for slot in sorted({*slots, *spoken}):
-        said, watts = modules.get(slot, ()), powers.get(slot, ())
-        faults = [one for one in said if _HOT not in one.lower()]
+        reports, watts = modules.get(slot, ()), powers.get(slot, ())
+        faults = [one for one in reports if _HOT not in one.lower()]
         cards.append(
             LoggedCard(
                 slot=slot,
                 link_downs=len(downs.get(slot, ())),
                 stalls=len(stalls.get(slot, ())),
-                is_hot=len(faults) < len(said),
+                is_hot=len(faults) < len(reports),
                 cable=faults[-1] if faults else "",
                 firmware_fault="",
                 is_portless=False,

@@ -87,8 +87,8 @@ def _list_modules(reader: Reader, builder: str) -> Mapping[str, tuple[str, str]]
         for number, row in enumerate(hint(reader, path).splitlines(), 1):
             match = _DRIVERS.match(row) if builder == DRACUT else None
             names = match[2].split() if match else row.partition("#")[0].split()[:1] if builder == TOOLS else []
-            said = (f"{path}:{number}", match[1] if match else "add")
-            found |= {name.replace("-", "_"): said for name in names}
+            place = (f"{path}:{number}", match[1] if match else "add")
+            found |= {name.replace("-", "_"): place for name in names}
     return found
 
 
@@ -106,11 +106,11 @@ def why_without_options(named: NamedModules, module: str) -> str:
 
 
 def _host_only(reader: Reader) -> str:
-    said = ""
+    value = ""
     for path in _list_configuration(reader, DRACUT):
         rows = hint(reader, path).splitlines()
-        said = next((match[1] for row in reversed(rows) if (match := _HOST_ONLY.match(row))), said)
-    return said
+        value = next((match[1] for row in reversed(rows) if (match := _HOST_ONLY.match(row))), value)
+    return value
 
 
 def _list_configuration(reader: Reader, builder: str) -> tuple[str, ...]:

@@ -197,11 +197,11 @@ class KernelLog(Fact):
         """
         return chosen(self.both)
 
-    def certain(self, told: T) -> T:
+    def certain(self, found: T) -> T:
         """What was made of lines; raises UnknownFact where it is none, and lines of the last day may be missing."""
-        if not told and self.unseen:
+        if not found and self.unseen:
             raise UnknownFact(self.unseen)
-        return told
+        return found
 
 
 def collect(reader: Reader, facts: Facts) -> KernelLog:
@@ -218,7 +218,7 @@ def collect(reader: Reader, facts: Facts) -> KernelLog:
 
 
 def message_of(line: str) -> tuple[float | None, str]:
-    """When the kernel said this (seconds since the epoch; None if the line has no time), and its words.
+    """When the kernel logged this (seconds since the epoch; None if the line has no time), and its words.
 
     No words for a line that does not begin a message (the rest of one with several lines), and for a message that
     begins with the name of a program.
@@ -247,7 +247,7 @@ def messages_with(beginning: re.Pattern[str], log: str) -> Iterator[str]:
 
 def newest_of_each(lines: Iterable[tuple[Hashable, str]], most: int) -> list[str]:
     """Of all lines of one kind the last `most`, in the order of the log. What one device, or any user, has the kernel
-    say again and again pushes out nothing that was said of another.
+    say again and again pushes out nothing that was logged of another.
     """
     counts: Counter[Hashable] = Counter()
     kept = []
@@ -310,7 +310,7 @@ def _ask_journal(reader: Reader) -> tuple[str, str, bool]:
 
 
 def _ask_dmesg(reader: Reader) -> tuple[float | None, str]:
-    """How long after the boot the oldest line was said, None where nothing tells, and the lines that are wanted."""
+    """How long after the boot the oldest line was logged, None if not known, and the lines that are wanted."""
     answer = _ask(reader, DMESG)
     if answer is None or answer.status != 0:
         is_refused = answer is not None and _MAY_NOT.search(answer.errors)
@@ -375,7 +375,7 @@ def merge_logs(journal: str, buffer: str, apart_s: float) -> str:
 
 
 def _split_line(line: str) -> tuple[float, str, str]:
-    """When a line was said, in seconds since the epoch (endless where it does not tell), its words, and the line."""
+    """When a line was logged, in seconds since the epoch (endless if it has no time), its words, and the line."""
     at, words = message_of(line)
     return (inf if at is None else at), (words or line).strip(), line
 
@@ -401,9 +401,9 @@ def _why_unseen(
     dmesg: Callable[[], tuple[float | None, str]],
     reader: Reader,
 ) -> str:
-    missing, told = _why_missing(asked), attempt(dmesg)
+    missing, answer = _why_missing(asked), attempt(dmesg)
     lines = log.both  # raises where neither can be read
-    since_s, buffer = (None, "") if isinstance(told, Unreadable) else told
+    since_s, buffer = (None, "") if isinstance(answer, Unreadable) else answer
     age_s = 0.0 if since_s is None else _uptime_s(reader) - since_s
     if _has_head(buffer) or (since_s is not None and age_s >= _DAY_S):
         return ""

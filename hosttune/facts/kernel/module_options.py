@@ -215,8 +215,8 @@ def _find_settings(
 
 
 def _read_arguments(reader: Reader, name: str) -> Iterator[Placed]:
-    said = "" if reader.persistent_only else if_absent(read_text(reader, "/proc/cmdline"), "")
-    for word in said.split():
+    line = "" if reader.persistent_only else if_absent(read_text(reader, "/proc/cmdline"), "")
+    for word in line.split():
         argument, _, value = word.partition("=")
         if normalize_module(argument) == normalize_module(name):
             yield Placed(value, f"the kernel command line: {word}")

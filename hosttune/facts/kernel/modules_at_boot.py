@@ -67,9 +67,9 @@ def _kept_out_by_arguments(facts: Facts, *, is_now: bool = False) -> dict[str, s
         for look in (lambda: facts.kernel.command_line, lambda: facts.cmdline.removed, lambda: facts.cmdline.added)
     )
     words = of_kernel(now if is_now else (*(word for word in now if word not in removed), *added))
-    told = (word for word in words if word.partition("=")[0] in _ARGUMENTS)
+    arguments = (word for word in words if word.partition("=")[0] in _ARGUMENTS)
     return {
         normalize_module(name): f"{word} {ON_COMMAND_LINE}"
-        for word in told
+        for word in arguments
         for name in word.partition("=")[2].split(",")
     }

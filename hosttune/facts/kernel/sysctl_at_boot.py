@@ -43,7 +43,7 @@ _REAPPLIED = ("/etc/", "/run/")
 _OFF = regex(r"(?m)^[ \t]*reapply_sysctl[ \t]*=[ \t]*(?:0|[Ff]alse)\b")
 _MOST_PATTERNS = 256  # each is held against each key
 _ASSIGNMENT = regex(r"\s*(?:-\s*)?([^=\s#;]+)\s*=\s*((?:\S(?:.*\S)?)?)\s*")
-_WILD = frozenset("*?[")  # a key with one stands for several: they do not reach over a dot (glob(7))
+_WILD = frozenset("*?[")  # a key with one means several: they do not reach over a dot (glob(7))
 _EXCLUSION = regex(r"\s*-\s*([^=\s#;]+)\s*")
 _Line = tuple[str, "Placed | None"]  # key, its value; None for a key kept from wildcards
 
@@ -189,9 +189,9 @@ class _Index:
         self.arguments: dict[str, list[Placed]] = {}  # what the command line sets before any file does
         line = "" if reader.persistent_only else if_absent(read_text(reader, "/proc/cmdline"), "")
         for word in line.split():
-            argument, equals, said = word.partition("=")
+            argument, equals, given = word.partition("=")
             is_sysctl = equals and argument.startswith("sysctl.")
-            key, meant = (normal_key(argument[7:]), said) if is_sysctl else _WORDS.get(word, ("", ""))
+            key, meant = (normal_key(argument[7:]), given) if is_sysctl else _WORDS.get(word, ("", ""))
             if key:
                 self.arguments.setdefault(key, []).append(Placed(meant, f"the kernel command line: {word}"))
 

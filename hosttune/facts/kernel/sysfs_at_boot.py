@@ -188,12 +188,12 @@ def collect(reader: Reader, facts: Facts) -> SysfsAtBoot:  # noqa: ARG001 - the 
 
 
 def _read_written(reader: Reader) -> _Written:
-    said = "" if reader.persistent_only else if_absent(read_text(reader, "/proc/cmdline"), "")
+    command_line = "" if reader.persistent_only else if_absent(read_text(reader, "/proc/cmdline"), "")
     udev = drop_in_texts(reader, [f"{root}/udev/rules.d" for root in _ROOTS], ".rules")
     tmpfiles = drop_in_texts(reader, [f"{root}/tmpfiles.d" for root in _ROOTS])
     sysfsutils = chain(read_texts(reader, ("/etc/sysfs.conf",)), drop_in_texts(reader, ("/etc/sysfs.d",)))
     return _Written(
-        arguments=tuple(said.split()),
+        arguments=tuple(command_line.split()),
         udev=tuple(
             (names, attribute, Placed(value, path, line))
             for path, content in udev

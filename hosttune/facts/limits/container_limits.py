@@ -111,13 +111,13 @@ def _read_declared(unit: str, facts: Facts) -> tuple[int, int] | None:
     try:
         if not facts.unit_settings[f"{unit}/Service/LimitNOFILE"].exists:
             return None
-        said = facts.unit_settings[f"{unit}/Service/LimitNOFILE"].standing
-        said = said or facts.unit_settings["system.conf/Manager/DefaultLimitNOFILE"].standing
+        settings = facts.unit_settings[f"{unit}/Service/LimitNOFILE"].standing
+        settings = settings or facts.unit_settings["system.conf/Manager/DefaultLimitNOFILE"].standing
         most = facts.limits.nr_open
     except UnknownFact:
         return None
-    if not said:
+    if not settings:
         return _DEFAULT
-    soft, colon, hard = said[-1].value.partition(":")
+    soft, colon, hard = settings[-1].value.partition(":")
     numbers = [most if word == "infinity" else parse_digits(word, None) for word in (soft, hard if colon else soft)]
     return None if None in numbers else (min(int(numbers[0] or 0), most), min(int(numbers[1] or 0), most))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
 
-UNLIMITED = 1 << 62  # stands for `unlimited`: more than any limit that means something
+UNLIMITED = 1 << 62  # means `unlimited`: more than any limit that means something
 _GROUPS = ("/sys/fs/cgroup/system.slice", "/sys/fs/cgroup/systemd/system.slice")
 # unit -> the name of its daemon, as the kernel keeps it (proc_pid_comm(5))
 _SERVICES = (

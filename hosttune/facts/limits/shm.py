@@ -9,7 +9,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, make_shared
-from hosttune.facts.reading import if_absent, names_in, not_told, read_text
+from hosttune.facts.reading import if_absent, make_unknown, names_in, read_text
 from hosttune.facts.storage.ways import ways_of
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
@@ -27,7 +27,7 @@ SHM = "/dev/shm"
 _LEFT = regex(r"nccl-[A-Za-z0-9]{6,}|torch_\d+_.*")
 _SIZE = regex(r"size=(\d+)([kmg]?)")
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
-_MOST_FILES, _MOST_VIEWS = 2000, 64  # segments, and mount namespaces of GPU processes; of more nothing is told
+_MOST_FILES, _MOST_VIEWS = 2000, 64  # segments, and mount namespaces of GPU processes; more are not read
 
 
 @frozen
@@ -91,7 +91,7 @@ def collect(reader: Reader, facts: Facts) -> Shm:
 def _mount(reader: Reader, facts: Facts) -> Mount:
     mount = facts.mounts.at.get(SHM)
     if mount is None:
-        raise not_told(reader, f"nothing is mounted at {SHM}")
+        raise make_unknown(reader, f"nothing is mounted at {SHM}")
     return mount
 
 

@@ -77,7 +77,7 @@ class Memory(Fact):
 
 
 def as_sold(size_bytes: int, parts: int) -> int:
-    """The size of the modules that are built in, as far as it can be told: the next multiple of a part of the power of
+    """The size of the modules that are built in, as far as that is known: the next multiple of a part of the power of
     two below (`parts`: 8 or 16), at least a GiB. 31.3 GiB are 32, 251.5 are 256, 376 are 384.
     """
     step = max(1 << 30, (1 << (max(size_bytes, 1).bit_length() - 1)) // parts)

@@ -55,7 +55,7 @@ class MemoryModules(Fact):
         return tuple(sorted({module.configured_mts for module in self.all if module.configured_mts}))
 
 
-def told_lines(content: str) -> str:
+def keep_fields(content: str) -> str:
     """The lines of udev's file that are read here: others have serial numbers."""
     return "".join(f"{line}\n" for line in content.splitlines() if _FIELD.fullmatch(line))
 

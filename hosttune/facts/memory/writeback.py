@@ -37,7 +37,7 @@ class SlowTarget(Fact):
     """One backing device. Mounts that share it are one."""
 
     target: str  # where it is mounted first
-    bdi: str  # its folder below /sys; of SMB, where no share is told from another, a pattern for all
+    bdi: str  # its folder below /sys; of SMB, where shares cannot be kept apart, a pattern for all
     match: str  # what udev knows exactly this one by
     has_more_connections: bool = False  # NFS by several connections to its server (nfs(5), nconnect)
 

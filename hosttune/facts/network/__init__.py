@@ -1,4 +1,4 @@
-"""Network cards, bonds, RDMA ports, and what NCCL is told of them."""
+"""Network cards, bonds, RDMA ports, and NCCL's settings for them."""
 
 from __future__ import annotations
 

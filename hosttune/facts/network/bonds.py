@@ -3,7 +3,7 @@
 Sources: kernel, Documentation/networking/bonding.rst (modes, miimon, arp_interval, min_links), drivers/net/bonding
 (bond_sysfs.c, bond_sysfs_slave.c; bond_3ad.c: links of one aggregator have the same partner, key and speed, and only
 those of the active aggregator carry anything), include/uapi/linux/if_bonding.h (LACP_STATE_...),
-Documentation/networking/operstates.rst. Partners are told to root alone, aggregators and states of ports to everybody.
+Documentation/networking/operstates.rst. Only root can read partners, aggregators and states of ports to everybody.
 Team devices (teamd) are no bonds, and are not seen here.
 """
 
@@ -145,10 +145,10 @@ def _find_fault(reader: Reader, name: str) -> str:
     folder = f"{_CLASS}/{name}"
     if _read_known(reader, f"{folder}/operstate") in _DOWN:
         return "no link"
-    said = _read_known(reader, f"{folder}/bonding_slave/mii_status")
-    if said not in _MII:
-        raise UnknownFact(f"{folder}/bonding_slave/mii_status says {said[:40]!r}")
-    return "" if _MII[said] else "its link is up, and the bond's own monitor has it as down"
+    state = _read_known(reader, f"{folder}/bonding_slave/mii_status")
+    if state not in _MII:
+        raise UnknownFact(f"{folder}/bonding_slave/mii_status says {state[:40]!r}")
+    return "" if _MII[state] else "its link is up, and the bond's own monitor has it as down"
 
 
 def _no_speed(reader: Reader, name: str, beside: Sequence[BondMember]) -> str:

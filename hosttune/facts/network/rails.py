@@ -136,7 +136,7 @@ def _make_rail(reader: Reader, port: RdmaPort, kin: list[Rail], least: int) -> R
         words = {"lossless": "lossless priorities", "trust": "trust", "ecn": "ECN", "traffic_class": "traffic class"}
 
         def differs(name: str) -> tuple[str, ...]:
-            own, usual = getattr(rail, name), most(name)  # raises where it cannot be told
+            own, usual = getattr(rail, name), most(name)  # raises if that is not known
             is_odd = usual is not None and own != usual
             return (f"{words[name]} {own} instead of {usual}",) if is_odd else ()
 
@@ -189,12 +189,12 @@ def _trust(reader: Reader, interface: str) -> str:
 
 
 def _read_ecn(reader: Reader, interface: str) -> str:
-    told = []
+    words = []
     for kind in ("np", "rp"):  # who is notified, who reacts
         folder = f"{_NET}/{interface}/ecn/roce_{kind}/enable"
         names = names_in(reader, folder)
         if not names:
             return "not told"
         on = [name for name in names if if_absent(read_line(reader, f"{folder}/{name}"), "0") == "1"]
-        told += [kind, *on] if on else []
-    return " ".join(told) or "none"
+        words += [kind, *on] if on else []
+    return " ".join(words) or "none"

@@ -83,7 +83,7 @@ class RdmaPort(Fact):
     symbol_errors: int  # since the driver was loaded; 0 where the device does not count
     link_downed: int  # how often the link broke since then
     interfaces: tuple[str, ...]  # the network interfaces of its device: eth2
-    verbs_gap: str = ""  # why no program can open its device, a phrase; empty where it can, or where that is not told
+    verbs_gap: str = ""  # why no program can open its device, a phrase; empty if it can, or if that is not known
     common_downs: int = 0  # the breaks that every active sibling counts, of two at least: those of their switch
     sibling_gbps: float = 0  # the rate of the fastest active sibling, itself included; 0 where none is active
 
@@ -111,7 +111,7 @@ class RdmaPort(Fact):
 
     @property
     def has_full_downs(self) -> bool:
-        """The counter of broken links is at its end: since when, and whether there are more, is not told."""
+        """The counter of broken links is at its end: since when, and whether there are more, is not known."""
         return self.link_downed == _FULL_DOWNS
 
 

@@ -3,7 +3,7 @@
 Each daemon is asked in its own way: chronyd by the leap status of `chronyc tracking` (chronyc(1)), systemd-timesyncd by
 the file that it touches with every answer of a server (systemd-timesyncd.service(8)). Both go on calling the clock
 synchronised when no server answers any more, so it is looked at when the last one did, too. timedatectl is not asked:
-systemd would start a service for it. Daemons are told by the control groups that systemd makes for what it starts.
+systemd would start a service for it. Daemons are found by the control groups that systemd makes for what it starts.
 """
 
 from __future__ import annotations
@@ -83,8 +83,8 @@ def _touched_at(reader: Reader) -> float:
 def _ask_tracking(reader: Reader) -> str:
     """What `chronyc -c tracking` prints, of which the last word is known."""
     answer = ask(reader, TRACKING, timeout_s=_TIMEOUT_S)
-    said = leap_status(answer.text) if answer.status == 0 else None
-    if said is None:
+    leap = leap_status(answer.text) if answer.status == 0 else None
+    if leap is None:
         lines = (answer.errors or answer.text).strip().splitlines() or ["it did not say"]
         raise UnknownFact(f"chronyc: {lines[0]}")
     return answer.text

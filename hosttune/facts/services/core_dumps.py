@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, lazy
 from hosttune.facts.limits.session_limits import parse_amount
-from hosttune.facts.reading import is_there, not_told, read_line, require_known, require_sure
+from hosttune.facts.reading import is_there, make_unknown, read_line, require_known, require_sure
 from hosttune.facts.storage.mounts import mount_of
 from hosttune.facts.storage.ways import Ways
 from hosttune.frozen import frozen
@@ -88,6 +88,6 @@ def _find_kept(reader: Reader, facts: Facts) -> Iterator[KeptDumps]:
             continue
         usage, mount = require_sure(reader.usage(path)), mount_of(facts.mounts.visible, path)
         if mount is None:
-            raise not_told(reader, f"no file system holds {path}")
+            raise make_unknown(reader, f"no file system holds {path}")
         if usage is not ABSENT and not mount.is_network:
             yield KeptDumps(path, usage.size_bytes, mount.total_bytes)

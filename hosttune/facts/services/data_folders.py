@@ -187,15 +187,15 @@ def _list_folders(reader: Reader, facts: Facts, units: frozenset[str]) -> Iterat
 def _of_docker(_reader: Reader, facts: Facts) -> Iterator[tuple[str, str]]:
     root = attempt(lambda: facts.docker.data_root)
     flag = attempt(lambda: next((one.path for one in facts.docker.given if one.key == "data-root"), ""))
-    is_said = root != "/var/lib/docker"
+    is_set = root != "/var/lib/docker"
     place = flag if isinstance(flag, str) and flag else "/etc/docker/daemon.json"
-    yield (root, place if is_said else "") if isinstance(root, str) else ("/var/lib/docker", "")
+    yield (root, place if is_set else "") if isinstance(root, str) else ("/var/lib/docker", "")
 
 
 def _of_containerd(_reader: Reader, facts: Facts) -> Iterator[tuple[str, str]]:
     root = attempt(lambda: facts.containers.containerd_root)
-    is_said = isinstance(root, str) and root != "/var/lib/containerd"
-    yield (root if isinstance(root, str) else "/var/lib/containerd"), "/etc/containerd/config.toml" if is_said else ""
+    is_set = isinstance(root, str) and root != "/var/lib/containerd"
+    yield (root if isinstance(root, str) else "/var/lib/containerd"), "/etc/containerd/config.toml" if is_set else ""
 
 
 def _of_slurmd(_reader: Reader, facts: Facts) -> Iterator[tuple[str, str]]:
@@ -209,8 +209,8 @@ def _of_slurmctld(_reader: Reader, facts: Facts) -> Iterator[tuple[str, str]]:
 
 def _of_slurm(facts: Facts, path: object, usual: str) -> Iterator[tuple[str, str]]:
     conf = attempt(lambda: facts.slurm.conf)
-    is_said = isinstance(path, str) and path != usual and isinstance(conf, str)
-    yield (path if isinstance(path, str) else usual), str(conf) if is_said else ""
+    is_set = isinstance(path, str) and path != usual and isinstance(conf, str)
+    yield (path if isinstance(path, str) else usual), str(conf) if is_set else ""
 
 
 def _of_kubernetes(reader: Reader, facts: Facts, unit: str) -> Iterator[tuple[str, str]]:

@@ -1,7 +1,7 @@
 """A graphical session and suspend: what a machine that was installed as a desktop does on its own.
 
 Sources: systemd.special(7) (default.target), systemd-sleep.conf(5), logind.conf(5) (IdleAction); display servers that
-hold a GPU are told by the programs of their processes.
+hold a GPU are found by the programs of their processes.
 """
 
 from __future__ import annotations

@@ -104,8 +104,8 @@ def _ask_properties(reader: Reader, processes: Callable[[], tuple[Process, ...]]
     answer = ask(reader, show_command(units), timeout_s=_TIMEOUT_S)
     shown = parse_show(answer.text)
     if not shown:
-        said = (answer.errors.strip().splitlines() or ["it printed nothing"])[0]
-        raise UnknownFact(f"systemctl show failed: {said}")
+        line = (answer.errors.strip().splitlines() or ["it printed nothing"])[0]
+        raise UnknownFact(f"systemctl show failed: {line}")
     return shown
 
 

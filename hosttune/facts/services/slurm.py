@@ -13,7 +13,7 @@ import re
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, keep_known, lazy, make_shared
-from hosttune.facts.reading import if_absent, is_there, not_told, parse_or_unknown, read_text
+from hosttune.facts.reading import if_absent, is_there, make_unknown, parse_or_unknown, read_text
 from hosttune.facts.slurm_conf import (
     CONFIGLESS,
     SLURM_CONF,
@@ -189,9 +189,11 @@ class _SlurmFiles:
         return found
 
     def _conf(self) -> str:
-        """The file that slurmd was told, or has from the controller, else the first of the usual ones."""
-        told = self.arguments()
-        places = (told["file"],) if "file" in told else (*(CONFIGLESS if "server" in told else ()), *SLURM_CONF)
+        """The file that slurmd was given, or has from the controller, else the first of the usual ones."""
+        options = self.arguments()
+        places = (
+            (options["file"],) if "file" in options else (*(CONFIGLESS if "server" in options else ()), *SLURM_CONF)
+        )
         found = next((path for path in places if self.reader.stat(path) is not ABSENT), "")
         if not found:
             raise UnknownFact(f"no slurm.conf was found ({', '.join(places[:2])} ...)")
@@ -206,12 +208,12 @@ class _SlurmFiles:
 
     def _line(self) -> tuple[str, SlurmRow | None]:
         """What Slurm calls this host, and its line; none for a node without one."""
-        told = self.arguments()
-        short = told.get("name") or self.facts.host.hostname.partition(".")[0]
+        options = self.arguments()
+        short = options.get("name") or self.facts.host.hostname.partition(".")[0]
         for row in with_defaults(self.rows(), "nodename"):
             if name := parse_or_unknown(_name_in, row, short, self.facts.host.hostname):
                 return name, row
-        if "dynamic" in told:
+        if "dynamic" in options:
             return "", None
         raise UnknownFact(f"{self.conf()} names no node {short}")
 
@@ -303,8 +305,8 @@ class _SlurmFiles:
         return path.replace("%h", host).replace("%n", self.line()[0] if "%n" in path else host)
 
     def memory_percent(self) -> float:
-        if told := _REG_MEM.search(self.setting("SlurmctldParameters")):
-            return float(told[1])
+        if percent := _REG_MEM.search(self.setting("SlurmctldParameters")):
+            return float(percent[1])
         return _CLOUD_PERCENT if "CLOUD" in self.value("state").upper() else 100.0
 
     def tmp_fs_mib(self) -> int:
@@ -312,7 +314,7 @@ class _SlurmFiles:
         path = self.setting("TmpFS", "/tmp")
         mount = mount_of(self.facts.mounts.visible, path)
         if mount is None:
-            raise not_told(self.reader, f"no file system holds {path}")
+            raise make_unknown(self.reader, f"no file system holds {path}")
         if mount.is_network:
             raise UnknownFact(f"{path} (TmpFS) lies on the network, where its size is not asked")
         return mount.total_bytes // _MIB

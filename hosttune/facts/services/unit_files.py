@@ -25,7 +25,7 @@ LINK_FOLDERS = (".wants", ".requires", ".upholds")
 
 def is_mask(reader: Reader, path: str) -> bool:
     """Whether a unit file is a mask: a link to /dev/null, or empty (systemd.unit(5)). One in /etc is a decision of an
-    administrator, who is told of it and never told to undo it.
+    administrator, who reads of it and is never asked to undo it.
     """
     if reader.link(path) == "/dev/null":
         return True

@@ -115,8 +115,8 @@ def read_units(reader: Reader, names: Iterable[str]) -> Mapping[str, Unit]:
     answer = ask(reader, show_command(wanted), timeout_s=_TIMEOUT_S)
     shown = parse_show(answer.text, wanted)
     if not shown:
-        said = answer.errors.strip().splitlines() or ["it printed nothing"]
-        raise UnknownFact(f"systemctl show failed: {said[0]}")
+        lines = answer.errors.strip().splitlines() or ["it printed nothing"]
+        raise UnknownFact(f"systemctl show failed: {lines[0]}")
     return MappingProxyType({name: _with_mask(reader, unit) for name, unit in shown.items()})
 
 
@@ -150,8 +150,8 @@ def failed_units(reader: Reader, *, are_loaded: bool = False) -> tuple[str, ...]
     """
     answer = ask(reader, FAILED, timeout_s=_TIMEOUT_S)
     if answer.status != 0:
-        said = answer.errors.strip().splitlines() or [f"exit status {answer.status}"]
-        raise UnknownFact(f"systemctl list-units failed: {said[0]}")
+        lines = answer.errors.strip().splitlines() or [f"exit status {answer.status}"]
+        raise UnknownFact(f"systemctl list-units failed: {lines[0]}")
     rows = (row.split() for row in answer.text.splitlines() if row.strip())
     return tuple(row[0] for row in rows if not are_loaded or row[1:2] == ["loaded"])
 

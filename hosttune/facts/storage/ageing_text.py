@@ -135,8 +135,8 @@ _FS_PATH = regex(r"^[^#\n]*\bfs_path\s*=\s*[\"']?([^\s\"';]+)", re.MULTILINE)
 class AgeRule(Fact):
     """Files below `path` are removed when they reach `age`."""
 
-    path: str  # the folder for certain: /data for /data/*/cache; / where it cannot be told
-    age: str  # as written: 10d, 1w, -atime +30; empty where it is not told
+    path: str  # the folder for certain: /data for /data/*/cache; / if that is not known
+    age: str  # as written: 10d, 1w, -atime +30; empty if that is not known
     source: str  # file:line
     uses_atime: bool  # False where the rule looks at other times only
 
@@ -265,25 +265,25 @@ def may_be_script(path: str) -> bool:
     return _SCRIPT.search(path) is not None or _PROGRAMS.match(path) is None
 
 
-def keep_told(content: str, kind: str = "script") -> str:
+def keep_age_lines(content: str, kind: str = "script") -> str:
     """What a record keeps of a file of commands so that the same is found in it, lines in place: what removes by age
     is written anew from its rule, and no other word of its author is kept than paths.
     """
     rows = content.splitlines() or [""]
-    told: list[dict[str, None]] = [{} for _ in rows]
+    kept: list[dict[str, None]] = [{} for _ in rows]
     for rule in rules_in(content, "", kind):
-        told[int(rule.source[1:]) - 1][_command_of(rule)] = None
+        kept[int(rule.source[1:]) - 1][_command_of(rule)] = None
     for number, how, path in files_in(content, kind):
         name = path.replace(OWN_FOLDER, "$(dirname $0)").replace(HOME, "%h" if kind == "unit" else "$HOME")
         unknown = ". $" if how == "read" or " " in name else ""
-        told[number - 1][f"{_LEADS[how]}{name}" if _KEPT.fullmatch(name) else unknown] = None
-    lines = [_join_told(row, list(filter(None, words)), kind) for row, words in zip(rows, told, strict=True)]
+        kept[number - 1][f"{_LEADS[how]}{name}" if _KEPT.fullmatch(name) else unknown] = None
+    lines = [_join_kept(row, list(filter(None, words)), kind) for row, words in zip(rows, kept, strict=True)]
     if interpreter := _INTERPRETER.match(content):
         lines[0] = interpreter[0]
     return "\n".join((*lines, ""))
 
 
-def _join_told(row: str, words: list[str], kind: str) -> str:
+def _join_kept(row: str, words: list[str], kind: str) -> str:
     if kind != "unit":  # no time is read into what has none
         return "; ".join([":"] * (kind in _FIELDS and words != []) + words)
     key = _KEY.match(row)
@@ -392,5 +392,5 @@ def parse_robinhood(content: str, name: str) -> tuple[AgeRule, ...]:
 
 
 def normalize_path(path: str) -> str:
-    """`/tmp/.` is how tmpreaper is told to follow a link; the folder is /tmp."""
+    """`/tmp/.` is how tmpreaper is made to follow a link; the folder is /tmp."""
     return path.removesuffix("/.")

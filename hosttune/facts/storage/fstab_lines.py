@@ -1,7 +1,7 @@
 """The model of an fstab: any bytes become lines, and the lines are the same bytes again. Pure.
 
 Nothing is normalised. Each line knows its own ending and how both readers (`fstab_readers`) take it; what forbids an
-edit is told with the line and the way out. `resources/storage/fstab_document.py` makes the edits.
+edit is reported with the line and the way out. `resources/storage/fstab_document.py` makes the edits.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ def split_options(options: bytes, *, is_written: bool = False) -> tuple[tuple[by
 
     A comma inside double quotes or after a backslash does not separate (util-linux, `ul_optstr_next`); a quote after a
     backslash is no quote. With `is_written` it is the text of a line, where `\134` is a backslash too: escapes are
-    decoded before options are told apart. `b",".join(items)` is the list again, byte for byte.
+    decoded before options are split. `b",".join(items)` is the list again, byte for byte.
     """
     if b'"' not in options and b"\\" not in options:
         return tuple(options.split(b",")), True

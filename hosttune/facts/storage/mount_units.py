@@ -172,8 +172,8 @@ def find_late(facts: Facts, names: Iterable[str], *, are_started: bool) -> str:
         if not path or state.startswith("masked") or not (are_started or state == "enabled"):
             continue
         rows = (row for place in (path, *files.drop_ins(real)) for row in parse_assignments(files.content(place)))
-        said = [value for _, section, key, value in rows if (section, key) == ("Unit", "DefaultDependencies")]
-        if said[-1:] == [] or said[-1].lower() not in _NO:
+        values = [value for _, section, key, value in rows if (section, key) == ("Unit", "DefaultDependencies")]
+        if values[-1:] == [] or values[-1].lower() not in _NO:
             return name
     return ""
 

@@ -96,7 +96,7 @@ class Mount(Fact):
     is_topmost: bool  # a path reaches it: not under a later mount
     is_bind: bool  # a folder, or another place, of a file system that is mounted elsewhere
     disks: tuple[str, ...]  # names of the physical disks it ends on
-    is_rotational: bool  # a hard disk is below it; of virtual disks that cannot be told
+    is_rotational: bool  # a hard disk is below it; of virtual disks that is not known
     is_network: bool  # its files are on a server
     total_bytes: int  # of the file system
     available_bytes: int  # to an ordinary user
@@ -453,14 +453,14 @@ def name_effective_type(fstype: str, source: str) -> str:
 
 def plan_mounts(entries: Iterable[FstabEntry]) -> tuple[Mount, ...]:
     """The mounts that a boot from this fstab will make."""
-    nobody = make_unread(OnlyRunning("no kernel runs under this root"))
+    unread = make_unread(OnlyRunning("no kernel runs under this root"))
     return tuple(
         Mount(
             id=entry.line, parent=0, device="", root="/", target=entry.target, source=entry.source, fstype=entry.fstype,
             options=entry.options, super_options=(), atime=atime_of(entry.options), is_read_only="ro" in entry.options,
-            is_topmost=True, is_bind=bool({"bind", "rbind"} & set(entry.options)), disks=nobody, is_rotational=nobody,
-            is_network=is_network(entry.fstype, entry.source), total_bytes=nobody, available_bytes=nobody,
-            total_inodes=nobody, available_inodes=nobody, reserved_bytes=nobody,
+            is_topmost=True, is_bind=bool({"bind", "rbind"} & set(entry.options)), disks=unread, is_rotational=unread,
+            is_network=is_network(entry.fstype, entry.source), total_bytes=unread, available_bytes=unread,
+            total_inodes=unread, available_inodes=unread, reserved_bytes=unread,
         )
         for entry in entries
     )  # fmt: skip

@@ -124,19 +124,19 @@ def _read_mounts(reader: Reader, facts: Facts) -> tuple[NfsMount, ...]:
 
 
 def _mount(reader: Reader, mount: Mount) -> NfsMount:
-    said = dict(option.partition("=")[::2] for option in mount.super_options)
+    options = dict(option.partition("=")[::2] for option in mount.super_options)
     path = f"/sys/class/bdi/{mount.device}/read_ahead_kb"
     return NfsMount(
         target=mount.target,
         source=mount.source,
         device=mount.device,
-        rsize_bytes=_parse_number(said.get("rsize", ""), 0),
+        rsize_bytes=_parse_number(options.get("rsize", ""), 0),
         read_ahead_kib=lazy(lambda: require_known(read_integer(reader, path), path)),
-        is_soft=not said.keys().isdisjoint(("soft", "softerr")),
+        is_soft=not options.keys().isdisjoint(("soft", "softerr")),
         is_read_only=mount.is_read_only,
-        protocol=said.get("proto", "").removesuffix("6"),
-        connections=_parse_number(said.get("nconnect", ""), 1),
-        speed_mbps=lazy(lambda: _read_speed(reader, said.get("addr", ""))),
+        protocol=options.get("proto", "").removesuffix("6"),
+        connections=_parse_number(options.get("nconnect", ""), 1),
+        speed_mbps=lazy(lambda: _read_speed(reader, options.get("addr", ""))),
     )
 
 

@@ -66,7 +66,7 @@ class Drive(Fact):
     alone, and the rest is as of a drive that is well.
     """
 
-    name: str  # nvme0; of one without driver its place; of what stands for drives that no one can ask: `8 NVMe drives`
+    name: str  # nvme0; of one without driver its place; of one for all that no one can ask: `8 NVMe drives`
     address: str  # on the PCI bus, 0000:c1:00.0; empty where it has none
     state: str  # live, new, resetting, connecting, deleting, dead; without driver
     is_untold: bool  # no program is installed that could ask it for its health
@@ -108,14 +108,14 @@ class Nvme(Fact):
 
     @property
     def judged(self) -> tuple[Drive, ...]:
-        """The drives, but in the place of those that no program can ask, one that stands for them."""
+        """The drives, but in the place of those that no program can ask, one for them all."""
         drives = known_items(self.drives)
-        untold = [one for one in drives if get_raw(one, "is_untold") is True]
-        names = {one.name for one in untold if get_raw(one, "is_out_of_bounds") is not True}
+        unasked = [one for one in drives if get_raw(one, "is_untold") is True]
+        names = {one.name for one in unasked if get_raw(one, "is_out_of_bounds") is not True}
         rest = tuple(one for one in drives if one.name not in names)
-        together = f"{len(untold)} NVMe drives" if len(untold) > 1 else "the NVMe drive"
+        together = f"{len(unasked)} NVMe drives" if len(unasked) > 1 else "the NVMe drive"
         return known_part(
-            (*rest, _make_sound_drive(together, is_untold=True)) if untold else rest, lacking_of(self.drives)
+            (*rest, _make_sound_drive(together, is_untold=True)) if unasked else rest, lacking_of(self.drives)
         )
 
 
@@ -191,7 +191,7 @@ def _read_drive(reader: Reader, name: str) -> Drive:
 
 
 def _make_sound_drive(name: str, address: str = "", *, state: str = "live", is_untold: bool = False) -> Drive:
-    """One of which nothing else is told."""
+    """One of which nothing else is known."""
     return Drive(
         name, address, state, is_untold, celsius=-1, is_out_of_bounds=False, has_lost_reliability=False,
         is_read_only=False, has_lost_backup=False, is_short_of_spare=False, spare_percent=100, used_percent=0,
@@ -246,26 +246,26 @@ def _ask_drive(reader: Reader, name: str) -> DriveLog | None:
 
 def _of_nvme(output: bytes) -> DriveLog:
     """`nvme smart-log` of nvme-cli 1.x and 2.x. Raises what json and the lack of a key raise."""
-    told = json.loads(output)
-    warning = told["critical_warning"]
+    document = json.loads(output)
+    warning = document["critical_warning"]
     return DriveLog(
         warning=_parse_number(warning["value"] if isinstance(warning, dict) else warning),
-        spare_percent=_parse_number(told["avail_spare"]),
-        spare_least_percent=_parse_number(told["spare_thresh"]),
-        used_percent=_parse_number(told["percent_used"]),
-        media_errors=_parse_number(told["media_errors"]),
+        spare_percent=_parse_number(document["avail_spare"]),
+        spare_least_percent=_parse_number(document["spare_thresh"]),
+        used_percent=_parse_number(document["percent_used"]),
+        media_errors=_parse_number(document["media_errors"]),
     )
 
 
 def _of_smartctl(output: bytes) -> DriveLog:
     """`smartctl` of smartmontools 7 and newer. Its exit status has bits for what was once, so it does not count."""
-    told = json.loads(output)["nvme_smart_health_information_log"]
+    document = json.loads(output)["nvme_smart_health_information_log"]
     return DriveLog(
-        warning=_parse_number(told["critical_warning"]),
-        spare_percent=_parse_number(told["available_spare"]),
-        spare_least_percent=_parse_number(told["available_spare_threshold"]),
-        used_percent=_parse_number(told["percentage_used"]),
-        media_errors=_parse_number(told["media_errors"]),
+        warning=_parse_number(document["critical_warning"]),
+        spare_percent=_parse_number(document["available_spare"]),
+        spare_least_percent=_parse_number(document["available_spare_threshold"]),
+        used_percent=_parse_number(document["percentage_used"]),
+        media_errors=_parse_number(document["media_errors"]),
     )
 
 

@@ -1,7 +1,7 @@
 """Places that fill up: the file systems that hold the system, its logs, temporary files, container images and data.
 
 Sources: statvfs(3), by way of the mounts; hier(7). Network file systems are not measured: a dead server would hold
-whoever asks.
+who asks.
 """
 
 from __future__ import annotations

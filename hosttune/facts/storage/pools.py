@@ -202,13 +202,13 @@ def _of_thin(reader: Reader, facts: Facts) -> tuple[Pool, ...]:
     of_users = frozenset() if isinstance(attached, Unreadable) else attached
     own = (device for device in devices if device not in of_users)
     named = [if_absent(read_line(reader, f"{_BLOCK}/{device}/dm/name"), device) for device in own]
-    told = make_shared(_ask_dmsetup, reader)
-    return tuple(_make_thin(name, told) for name in sorted(named))
+    pools = make_shared(_ask_dmsetup, reader)
+    return tuple(_make_thin(name, pools) for name in sorted(named))
 
 
-def _make_thin(name: str, told: Callable[[], Mapping[str, Pool]]) -> Pool:
+def _make_thin(name: str, pools: Callable[[], Mapping[str, Pool]]) -> Pool:
     try:
-        return told()[name]
+        return pools()[name]
     except UnknownFact as unknown:
         reason = unknown.reason
     except KeyError:

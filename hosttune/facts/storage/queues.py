@@ -90,10 +90,10 @@ def collect(reader: Reader, facts: Facts) -> Queues:
 
 def _read_all(reader: Reader, facts: Facts) -> tuple[Queue, ...]:
     disks = [disk for disk in facts.disks.all if disk.kind in _KINDS]
-    said = {disk.name: _match(reader, disk.name) or _by_array(reader, disk) for disk in disks}
-    times = Counter(said.values())
+    names = {disk.name: _match(reader, disk.name) or _by_array(reader, disk) for disk in disks}
+    times = Counter(names.values())
     matches = {
-        disk.name: one if (one := said[disk.name]) and times[one] == 1 else _by_place(reader, disk) for disk in disks
+        disk.name: one if (one := names[disk.name]) and times[one] == 1 else _by_place(reader, disk) for disk in disks
     }
     paths = {parent for disk in disks if disk.kind == "dm" for parent in _paths_of(reader, disk)}
     return tuple(_read_queue(reader, facts, disk, disk.name in paths, matches[disk.name]) for disk in disks)

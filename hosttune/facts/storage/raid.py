@@ -180,13 +180,13 @@ def parse_mdstat(content: str) -> tuple[Array, ...]:
     return tuple(sorted(found, key=lambda array: array.name))
 
 
-def _is_lost(level: str, members: str, told: str) -> bool:
+def _is_lost(level: str, members: str, layout: str) -> bool:
     """`members` is U for each member that works, in their order, and _ for each that does not."""
     if level in _SPARES:
         return members.count("_") > _SPARES[level]
     if level == "raid1":
         return "U" not in members
-    copies = {kind: int(many) for many, kind in _COPIES.findall(told)}
+    copies = {kind: int(many) for many, kind in _COPIES.findall(layout)}
     gap = "_" * min(max(copies.values(), default=2), 2 * len(members) + 1)  # the number is text of a program
     if level != "raid10" or len(copies) > 1:
         return level == "raid10" and "U" not in members
@@ -202,9 +202,11 @@ def _find_volumes(reader: Reader, attached: Callable[[], frozenset[str]]) -> tup
         name = if_absent(read_line(reader, f"{_BLOCK}/{device}/dm/name"), "") if device.startswith("dm-") else ""
         if (match := _IMAGE.fullmatch(name)) and _is_of_lvm(reader, device):
             images.setdefault(match[1], {})[int(match[2])] = device
-    told = make_shared(_read_status, reader, images)
+    arrays = make_shared(_read_status, reader, images)
     of_users = attached() if images else frozenset()
-    return tuple(_make_volume(name, told) for name in sorted(images) if not of_users.issuperset(images[name].values()))
+    return tuple(
+        _make_volume(name, arrays) for name in sorted(images) if not of_users.issuperset(images[name].values())
+    )
 
 
 def _is_of_lvm(reader: Reader, device: str) -> bool:
@@ -212,9 +214,9 @@ def _is_of_lvm(reader: Reader, device: str) -> bool:
     return if_absent(read_line(reader, f"{_BLOCK}/{device}/dm/uuid"), "").startswith(("LVM-", MASK))
 
 
-def _make_volume(mapped: str, told: Callable[[], Mapping[str, Array]]) -> Array:
+def _make_volume(mapped: str, arrays: Callable[[], Mapping[str, Array]]) -> Array:
     try:
-        return replace(told()[mapped], name=_name(mapped))
+        return replace(arrays()[mapped], name=_name(mapped))
     except UnknownFact as unknown:
         reason = unknown.reason
     except KeyError:

@@ -119,9 +119,9 @@ def no_answer_in(output: bytes) -> str:
     """Why a disk did not answer, in the words of smartctl; empty for one that did, that sleeps, or that has no such
     health: what lacks SMART, and a volume of a controller that wants a type (`-d`). Raises as health_in.
     """
-    said = json.loads(output)
-    told = said.get("smartctl", {})
-    if "passed" in said.get("smart_status", {}) or not int(told.get("exit_status", 0)) & _NO_ANSWER:
+    document = json.loads(output)
+    answer = document.get("smartctl", {})
+    if "passed" in document.get("smart_status", {}) or not int(answer.get("exit_status", 0)) & _NO_ANSWER:
         return ""
-    words = [str(one.get("string", "")) for one in told.get("messages", ())]
+    words = [str(one.get("string", "")) for one in answer.get("messages", ())]
     return "" if any(map(_NONE_TO_TELL.search, words)) else next(filter(None, words), "it does not answer")

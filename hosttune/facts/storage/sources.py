@@ -390,8 +390,8 @@ class Sources:
         """`/dev/nvme1n1 (UUID=..., xfs)`."""
         held = self._held.get(name)
         words = [f"UUID={held.uuid}" if held.uuid else "", held.fstype] if held else []
-        told = ", ".join(word for word in words if word)
-        return f"{self._path(name)} ({told})" if told else self._path(name)
+        known = ", ".join(word for word in words if word)
+        return f"{self._path(name)} ({known})" if known else self._path(name)
 
     def name_like(self, source: str, name: str) -> str:
         """How a line that names `source` would name this device: by the same kind of tag, by UUID, or by path."""
@@ -497,9 +497,9 @@ class Sources:
     def _identity(self, name: str) -> str:
         """What a disk says of itself, the same by each path to it; empty where that is not known."""
         for attribute in ("device/wwid", "wwid", "device/serial", "serial", "device/cid"):
-            said = attempt(read_line, self._facts.reader, f"/sys/block/{name}/{attribute}")
-            if isinstance(said, str) and said:
-                return said
+            value = attempt(read_line, self._facts.reader, f"/sys/block/{name}/{attribute}")
+            if isinstance(value, str) and value:
+                return value
         return ""
 
     def find_crypt_line(self, device: str) -> CryptLine | None:
@@ -587,8 +587,10 @@ def _name_mounted(
 
 
 def _name(sources: Sources, entry: FstabEntry, name: str) -> str:
-    source, told = plain_source(entry.source), sources.describe(name)
-    return told if told.startswith(source) or f"({source}," in told else f"{source}, which is {told}"
+    source, described = plain_source(entry.source), sources.describe(name)
+    return (
+        described if described.startswith(source) or f"({source}," in described else f"{source}, which is {described}"
+    )
 
 
 def _choose_device(sources: Sources, names: Iterable[str]) -> str:
@@ -685,8 +687,8 @@ def _explain_partitions(sources: Sources, entry: FstabEntry, name: str, parts: t
     wanted = entry.fstype.split(",")
     fitting = [one for one in parts if (held := sources.holds(one)) and _fits(held.fstype, wanted)]
     fitting = [one for one in fitting if not sources.is_used(one)] or list(sources.find_unused(entry))
-    told = ", ".join(map(sources.describe, parts[:_MOST])) + (" ..." if len(parts) > _MOST else "")
-    what = f"names {_name(sources, entry, name)}, a whole disk, whose partitions hold what is on it: {told}"
+    parts_text = ", ".join(map(sources.describe, parts[:_MOST])) + (" ..." if len(parts) > _MOST else "")
+    what = f"names {_name(sources, entry, name)}, a whole disk, whose partitions hold what is on it: {parts_text}"
     todo = "name the partition that is meant"
     if len(fitting) == 1:
         meant = sources.describe(fitting[0])

@@ -1,7 +1,7 @@
 """Local NVMe disks that nothing uses, and what is on them.
 
 Nothing is taken for blank that was not looked at: udev and blkid(8) name what they know, wipefs(8) lists every
-signature (it writes nothing unless it is told to), and the first megabytes are compared with zeros, because databases
+signature (it writes nothing by itself), and the first megabytes are compared with zeros, because databases
 and storage engines that take a raw disk leave no signature that libblkid knows. Only root can do the last two.
 
 Sources: kernel: Documentation/ABI/stable/sysfs-block (holders); wipefs(8); cmp(1).

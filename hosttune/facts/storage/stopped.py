@@ -38,7 +38,7 @@ _BTRFS = "/sys/fs/btrfs"
 _DASHES = 4
 _STAT = regex(r"^(write|read|flush|corruption|generation)_errs (\d+)$", re.MULTILINE)
 _EIO = ": Input/output error"  # how the door's reason ends
-MISSING = "is missing"  # ends what is told of a disk that a btrfs lacks
+MISSING = "is missing"  # ends the sentence on a disk that a btrfs lacks
 _CHECKS = {"xfs": "sudo xfs_repair", "btrfs": "sudo btrfs check"}
 _NEVER_FREE = ("/", "/usr", "/var")
 

@@ -3,7 +3,7 @@ silent, and tasks that hang.
 
 Kernel: fs/ext4/super.c (`Remounting filesystem read-only`, `mounted filesystem`), net/sunrpc/clnt.c (`server X not
 responding, still trying`, `timed out` of a soft mount, `OK`), kernel/hung_task.c (`task NAME:PID blocked for more than
-N seconds`, which is said ten times at most), block/blk-mq.c (`I/O error, dev sda, sector N`; what a disk merely does
+N seconds`, which is logged ten times at most), block/blk-mq.c (`I/O error, dev sda, sector N`; what a disk merely does
 not support has other words; a drive that may be reached over several controllers, nvme0n1, is there as nvme0c1n1). A
 task that the log names and that went on since is none that hangs: /proc/PID/stat and /proc/PID/wchan tell
 (proc_pid_stat(5)).
@@ -53,7 +53,7 @@ _OF_DEVICE = regex(
 )
 _OF_OPTION = regex(r"(?P<name>\w+): (?P<words>Unknown parameter '[^']{1,64}')")
 # In a user namespace mount(2) reads the options before it asks for the right to mount that type (fs/namespace.c,
-# do_new_mount): each user can have this said as often as they like.
+# do_new_mount): each user can have this logged as often as they like.
 _BY_ANY_USER = regex(r"\w{1,32}: Unknown parameter '")
 _MOUNTED = ("mounted filesystem", "Ending clean mount", "Ending recovery")
 _OF_A_SERVER = ("rpc_", "nfs")  # functions of the kernel in which a task waits for one of the network
@@ -83,7 +83,7 @@ class SilentServer(Fact):
     """An NFS server that the kernel has given up, or still waits for."""
 
     name: str  # as it is mounted: nfs01
-    is_waited_for: bool  # a hard mount: whoever asked waits until it is back; else a soft one, whose calls failed
+    is_waited_for: bool  # a hard mount: who asked waits until it is back; else a soft one, whose calls failed
     age_s: float  # since a soft mount failed last, or a hard one began to wait; -1 where the log does not tell
 
     @property
@@ -117,7 +117,7 @@ class StorageLog(Fact):
     silent: tuple[SilentServer, ...]  # those that were not heard of since
     hung: tuple[HungTask, ...]
     erring: tuple[ErringDisk, ...]  # no path of multipath, which goes another way, and nothing that can be pulled out
-    mount_errors: tuple[MountError, ...] = ()  # each once, the newest last; of some kernels only mount(8) is told
+    mount_errors: tuple[MountError, ...] = ()  # each once, the newest last; of some kernels only mount(8) learns of it
 
 
 def collect(reader: Reader, facts: Facts) -> StorageLog:
@@ -152,7 +152,7 @@ def choose_lines(log: str) -> tuple[str, ...]:
 
 
 def _match_lines(lines: Iterable[str], pattern: re.Pattern[str]) -> Iterator[tuple[float | None, re.Match[str]]]:
-    """When the kernel said what the pattern means, and what it found."""
+    """When the kernel logged what the pattern means, and what it found."""
     for at, words in map(message_of, lines):
         if match := pattern.match(words):
             yield at, match
@@ -160,8 +160,8 @@ def _match_lines(lines: Iterable[str], pattern: re.Pattern[str]) -> Iterator[tup
 
 def refusing_in(lines: Iterable[str]) -> tuple[str, ...]:
     """The devices on which ext4 stopped writing, and that were not mounted anew since."""
-    said = {match[1]: match[2] for _, match in _match_lines(lines, _EXT4)}
-    return tuple(sorted(device for device, words in said.items() if words != "mounted filesystem"))
+    last = {match[1]: match[2] for _, match in _match_lines(lines, _EXT4)}
+    return tuple(sorted(device for device, words in last.items() if words != "mounted filesystem"))
 
 
 def silent_in(lines: Iterable[str], now: float) -> tuple[SilentServer, ...]:
@@ -193,12 +193,12 @@ def mount_errors_in(lines: Iterable[str]) -> tuple[MountError, ...]:
         match = _OF_OPTION.match(words) or _OF_DEVICE.match(words)
         if not match:
             continue
-        name, said = match["name"], match["words"]
-        if said.startswith(_MOUNTED):
+        name, sentence = match["name"], match["words"]
+        if sentence.startswith(_MOUNTED):
             found = {key: one for key, one in found.items() if one.name != name}
         elif _FAILED_MOUNT.match(words):
-            found.pop((name, said), None)
-            found[name, said] = MountError(name, said)
+            found.pop((name, sentence), None)
+            found[name, sentence] = MountError(name, sentence)
     return tuple(found.values())
 
 
@@ -218,7 +218,7 @@ def _find_erring(reader: Reader, facts: Facts, lines: Callable[[], tuple[str, ..
 def _find_hung(reader: Reader, facts: Facts, lines: Callable[[], tuple[str, ...]]) -> tuple[HungTask, ...]:
     named = {match[2]: match[1] for _, match in _match_lines(lines(), _HUNG)}
 
-    # A user's loop device or stick may fail as the user likes; what cannot be told counts as a disk that fails.
+    # A user's loop device or stick may fail as the user likes; what is not known counts as a disk that fails.
     has_failed = make_shared(
         lambda: any(_match_lines(lines(), _SILENT_DISK)) or attempt(lambda: bool(_find_erring(reader, facts, lines)))
     )

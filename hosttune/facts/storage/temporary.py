@@ -115,21 +115,21 @@ def _find_noexec(reader: Reader, facts: Facts) -> tuple[NoExec, ...]:
     ways = Ways(reader, facts)
     named = [one for one in facts.environment.all if one.name in COMPILED and one.scope == "session"]
 
-    def lies_on(path: str) -> Mount | None:
+    def find_mount(path: str) -> Mount | None:
         way, is_remote = ways.way(path)
         real = way if is_remote else reader.resolve(way)
         return mount_below(facts, real if isinstance(real, str) else way)
 
     uses: list[tuple[Mount | None, str]] = []
     if not any(one.name == "TMPDIR" for one in named):  # else nothing goes to /tmp by itself
-        uses.append((lies_on(TMP), "temporary"))
-    caches = [(one, lies_on(one.value)) for one in named if one.value.startswith("/") and "$" not in one.value]
+        uses.append((find_mount(TMP), "temporary"))
+    caches = [(one, find_mount(one.value)) for one in named if one.value.startswith("/") and "$" not in one.value]
     uses += [(mount, "cache") for _, mount in caches]
     shown: dict[str, list[str]] = {}
     for one, mount in caches:
         if mount is not None:
             shown.setdefault(mount.target, []).append(one.shown)
-    uses.append((lies_on(_HOME), "home"))
+    uses.append((find_mount(_HOME), "home"))
     uses += [(mount, "data") for mount in facts.mounts.local_data]
     found: dict[str, NoExec] = {}
     for mount, use in uses:
@@ -154,15 +154,15 @@ def _find_elsewhere(reader: Reader, facts: Facts) -> str:
     """/var/tmp where it is on a disk with room, and the data disk with most of it."""
     way, is_remote = Ways(reader, facts).way(VAR_TMP)
     below = None if is_remote else mount_below(facts, way)
-    told = []
+    places = []
     if below is not None and below.fstype not in IN_RAM and "noexec" not in below.options and _has_room(below):
         age = age_of(VAR_TMP, facts)
-        told.append(VAR_TMP + (f", where files are removed after {age}" if age else ""))
+        places.append(VAR_TMP + (f", where files are removed after {age}" if age else ""))
     data = [one for one in facts.mounts.local_data if "noexec" not in one.options and _has_room(one)]
     if data:
         best = max(data, key=lambda one: one.available_bytes)
-        told.append(f"a folder on {quote(best.target)} ({best.available_bytes >> 30} GiB free)")
-    return ", or ".join(told)
+        places.append(f"a folder on {quote(best.target)} ({best.available_bytes >> 30} GiB free)")
+    return ", or ".join(places)
 
 
 def _has_room(mount: Mount) -> bool:

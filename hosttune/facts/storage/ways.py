@@ -1,4 +1,4 @@
-"""Where a path leads, found out without asking another machine: a dead server holds whoever looks there."""
+"""Where a path leads, found out without asking another machine: a dead server holds who looks there."""
 
 from __future__ import annotations
 

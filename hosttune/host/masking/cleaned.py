@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from hosttune.host.masking.secrets import mask_told
+from hosttune.host.masking.secrets import mask_sentence
 from hosttune.regex import regex
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ _INVISIBLE = regex("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe
 
 
 class _Seal:
-    """Whoever has it may make cleaned text: this module."""
+    """Who has it may make cleaned text: this module."""
 
 
 _SEAL: Final = _Seal()
@@ -46,7 +46,7 @@ class Cleaned(str):
 
 def clean(text: str) -> Cleaned:
     """Text from outside, escaped and masked. What is clean already stays as it is."""
-    return text if isinstance(text, Cleaned) else Cleaned(make_safe(mask_told(text)), _SEAL)
+    return text if isinstance(text, Cleaned) else Cleaned(make_safe(mask_sentence(text)), _SEAL)
 
 
 def make_safe(text: str) -> str:

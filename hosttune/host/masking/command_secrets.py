@@ -253,8 +253,8 @@ def _mask_line(line: str, depth: int) -> str:
         pieces.append(piece)
     for one, is_given in zip(commands, _feeds_secret_reader(commands), strict=True):
         masked = mask_words(word.plain for word in one.words)
-        said = _mask_echo(one.words) if is_given else repeat(None)
-        for word, new in zip(one.words, map(_take_either, masked, said), strict=True):
+        echoed = _mask_echo(one.words) if is_given else repeat(None)
+        for word, new in zip(one.words, map(_take_either, masked, echoed), strict=True):
             pieces[word.place] = _mask_quoted(word.raw, depth) if new is None else _quote_again(word.raw, new)
     return "".join(pieces)
 
@@ -363,10 +363,10 @@ def _is_cluster(word: str) -> bool:
 
 
 def _mask_echo(words: Sequence[_Word]) -> Iterator[str | None]:
-    is_said = False
+    is_printed = False
     for word in words:
-        yield MASK if is_said and not word.plain.startswith(("-", "$")) and not _is_secret_path(word.plain) else None
-        is_said = is_said or _name_program(word.plain) in _SAYS
+        yield MASK if is_printed and not word.plain.startswith(("-", "$")) and not _is_secret_path(word.plain) else None
+        is_printed = is_printed or _name_program(word.plain) in _SAYS
 
 
 def _name_program(word: str, *, is_first: bool = True) -> str:
@@ -401,14 +401,14 @@ def _mask_words(words: Iterable[str]) -> Iterator[str | None]:
     asked, is_of_option = _mask_nothing, False
     for number, word in enumerate(words):
         is_value = asked is not _mask_nothing and (not word.startswith("-") or word in {"-", "--"})
-        is_told = not word.startswith("-") and not (is_value and is_of_option) and _is_secret_word(after, word)
+        is_secret = not word.startswith("-") and not (is_value and is_of_option) and _is_secret_word(after, word)
         name = _name_program(word, is_first=number == 0)
         if name in _PROGRAMS and name not in known:
             known.add(name)
             options += _PROGRAMS[name].options
             after += [(list(verbs), count) for verbs, count in _PROGRAMS[name].verbs]
         if is_value:
-            yield MASK if is_told else asked(word)
+            yield MASK if is_secret else asked(word)
             asked = _mask_nothing
             continue
         asked, is_of_option = _mask_nothing, word.startswith("-")
@@ -434,7 +434,7 @@ def _mask_words(words: Iterable[str]) -> Iterator[str | None]:
                 asked = _mask_password if word == "-p" else _mask_nothing
             attached = _ATTACHED_USER.fullmatch(word)
             yield attached["name"] + MASK if attached and "://" not in word else None
-        elif is_told:
+        elif is_secret:
             yield MASK
         else:
             asked = _mask_value if known and "/" not in word and has_secret_name(word) else _mask_nothing
@@ -443,15 +443,15 @@ def _mask_words(words: Iterable[str]) -> Iterator[str | None]:
 
 def _is_secret_word(after: list[tuple[list[str], int]], word: str) -> bool:
     """Whether a plain word comes after the verbs of its program and the words that are no secrets; counts it."""
-    is_told = False
+    is_secret = False
     for number, (verbs, count) in enumerate(after):
         if verbs:
             after[number] = (verbs[1:] if word == verbs[0] else verbs, count)
         elif count:
             after[number] = (verbs, count - 1)
         else:
-            is_told = word != MASK
-    return is_told
+            is_secret = word != MASK
+    return is_secret
 
 
 def has_secret_name(name: str) -> bool:

@@ -54,7 +54,7 @@ _NO_SERVER = regex(r"localhost|file|unix|systemd|host|serial\d+", re.IGNORECASE)
 
 
 class Redactor:
-    """Replaces what it was told to; see `find_serials`, `find_people` and `find_places` for what they find."""
+    """Replaces what it was given; see `find_serials`, `find_people` and `find_places` for what they find."""
 
     def __init__(self, words: Mapping[str, str], *, share: bool) -> None:
         self.share = share
@@ -120,7 +120,7 @@ def _make_alternatives(names: list[str]) -> re.Pattern[str] | None:
 
 
 def find_serials(files: Mapping[str, object]) -> dict[str, str]:
-    """The serial numbers and world wide names in the files that hold one, each with the word that stands for it."""
+    """The serial numbers and world wide names in the files that hold one, each with the word in its place."""
     found: dict[str, str] = {}
     for path, content in sorted(files.items()):
         if is_serial_file(path) and isinstance(content, bytes):

@@ -202,7 +202,7 @@ def mask_secrets(text: str) -> str:
     return _mask_read(text)
 
 
-def mask_told(text: str) -> str:
+def mask_sentence(text: str) -> str:
     """As `mask_secrets`, of a sentence that may hold commands to be typed: what is in quotes there, as
     `quoting.quote` writes it, stays in quotes or goes. Any user can name a control group so that what is masked of it
     has the quote that keeps a shell from acting on the rest: `token='$(x)`.

@@ -1,4 +1,4 @@
-"""The device nodes that a container was given, by what its engine told the runtime, never by what is in its /dev.
+"""The device nodes that a container was given, by what its engine gave the runtime, never by what is in its /dev.
 
 Root of a container may make any node there: the capability for it is in the default set of Docker and containerd, and
 the device control group only refuses to open it. And the container chooses where its /dev leads.

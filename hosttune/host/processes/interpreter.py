@@ -44,21 +44,21 @@ _MOST_PLACES: Final = 64  # entries of a job's PATH that are looked at
 _TORCH: Final = """
 import json, os, sys
 os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
-said = {"python": sys.version.split()[0]}
+answer = {"python": sys.version.split()[0]}
 try:
     import torch
-    said["torch"] = str(torch.__version__)
-    said["cuda"] = str(torch.version.cuda or "")
-    said["hip"] = str(getattr(torch.version, "hip", None) or "")
-    said["available"] = bool(torch.cuda.is_available())
-    said["devices"] = int(torch.cuda.device_count())
-    said["architectures"] = [str(one) for one in torch.cuda.get_arch_list()] if said["available"] else []
-    said["nccl"] = ".".join(map(str, torch.cuda.nccl.version())) if said["available"] else ""
+    answer["torch"] = str(torch.__version__)
+    answer["cuda"] = str(torch.version.cuda or "")
+    answer["hip"] = str(getattr(torch.version, "hip", None) or "")
+    answer["available"] = bool(torch.cuda.is_available())
+    answer["devices"] = int(torch.cuda.device_count())
+    answer["architectures"] = [str(one) for one in torch.cuda.get_arch_list()] if answer["available"] else []
+    answer["nccl"] = ".".join(map(str, torch.cuda.nccl.version())) if answer["available"] else ""
 except ModuleNotFoundError as error:
-    said["missing"] = str(error.name)
+    answer["missing"] = str(error.name)
 except BaseException as error:
-    said["error"] = (type(error).__name__ + ": " + str(error))[:300]
-sys.stdout.write("\\n" + json.dumps(said) + "\\n")
+    answer["error"] = (type(error).__name__ + ": " + str(error))[:300]
+sys.stdout.write("\\n" + json.dumps(answer) + "\\n")
 sys.stdout.flush()
 os._exit(0)
 """
@@ -118,8 +118,8 @@ def _answer(found: Interpreter, question: str, limits: JobConfinement, job: int)
         detail = answer.detail.replace(os.path.basename(words[0]), found.path, 1)
         return Unreadable(detail) if answer.why == "start" else Completed(TIMED_OUT, b"", detail.encode())
     if answer.status == NOT_STARTED:
-        said = answer.errors.strip().splitlines() or ["it could not be started"]
-        return Unreadable(f"{found.path}: {said[-1][:200]}")
+        lines = answer.errors.strip().splitlines() or ["it could not be started"]
+        return Unreadable(f"{found.path}: {lines[-1][:200]}")
     return answer
 
 
@@ -239,12 +239,12 @@ def _found_in_time(name: str, look: Callable[[], Interpreter | Unreadable]) -> I
         return json.dumps([found.path, found.uid, found.gid, found.groups, found.is_roots]).encode()
 
     try:
-        said = json.loads(answer_of(ascii(name), run_program))
+        reply = json.loads(answer_of(ascii(name), run_program))
     except OSError as error:
         return Unreadable(f"{name}: {error.strerror}")
-    if isinstance(said, dict):
-        return Unreadable(str(said["reason"]))
-    path, uid, gid, groups, is_roots = said
+    if isinstance(reply, dict):
+        return Unreadable(str(reply["reason"]))
+    path, uid, gid, groups, is_roots = reply
     return Interpreter(path, uid, gid, groups if groups is None else tuple(groups), is_roots)
 
 

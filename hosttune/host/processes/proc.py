@@ -91,9 +91,11 @@ def _with_variables(found: list[Process], folder: str, memory: MemoryLook) -> tu
     on_gpu = [one.pid for one in found if any(device.startswith("/dev/nvidia") for device in one.devices)]
     if not on_gpu:
         return tuple(found)
-    said = memory.ask(on_gpu, lambda pid: _read_variables(f"{folder}/{pid}"))
+    by_pid = memory.ask(on_gpu, lambda pid: _read_variables(f"{folder}/{pid}"))
     asked = frozenset(on_gpu)
-    return tuple(replace(one, variables=said.get(one.pid, (CUT,)) or ()) if one.pid in asked else one for one in found)
+    return tuple(
+        replace(one, variables=by_pid.get(one.pid, (CUT,)) or ()) if one.pid in asked else one for one in found
+    )
 
 
 def _read_status(process: str, *, is_gpu: bool) -> list[str]:
@@ -122,8 +124,8 @@ def _read_variables(process: str) -> tuple[str, ...]:
     entries = content.decode("utf-8", "replace").split("\0")
     pairs = (entry.partition("=") for entry in (entries if is_whole else entries[:-1]))
     known = {name: value for name, _, value in pairs if name in VARIABLES}
-    told = (f"{name}={value if _PLAIN.fullmatch(value) else '(set)'}" for name, value in known.items())
-    return (*sorted(told), *(() if is_whole else (CUT,)))
+    shown = (f"{name}={value if _PLAIN.fullmatch(value) else '(set)'}" for name, value in known.items())
+    return (*sorted(shown), *(() if is_whole else (CUT,)))
 
 
 def _find_program(process: str, uid: int, avoided: tuple[str, ...]) -> str:

@@ -46,8 +46,8 @@ def make_contained(argv: Sequence[str], root: str = ROOT, beside: str = BESIDE) 
     if is_contained:
         ids = (f"--userspec=+{_NOBODY}:+{_NOBODY}", "--groups=")
         return (*bare, other, *ids, root, f"/{_SMI}", *argv[1:])
-    nobody = (f"--reuid={_NOBODY}", f"--regid={_NOBODY}", "--clear-groups")
-    return (*bare, *nobody, other, *words_beside(beside), *argv[1:])
+    as_user = (f"--reuid={_NOBODY}", f"--regid={_NOBODY}", "--clear-groups")
+    return (*bare, *as_user, other, *words_beside(beside), *argv[1:])
 
 
 def words_beside(beside: str = BESIDE) -> tuple[str, str]:

@@ -1,5 +1,5 @@
 """Files that were gathered from many hosts: which there are, what is in them, and a scratch file for what was made of
-them. They are someone else's: nothing in them is trusted, and one that cannot be read is told, not raised.
+them. They are someone else's: nothing in them is trusted, and one that cannot be read is reported, not raised.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MAX_LISTS = 8  # lists that name lists
 def list_files(words: Iterable[str], *, depth: int = 0) -> Iterator[tuple[str, str]]:
     """The files that these words name, as (path, "") or (word, why there is none).
 
-    A folder stands for the .json, .log.gz, .tar.xz and .tar.gz files in it and below, hidden ones left out; `@FILE` for
+    A folder means the .json, .log.gz, .tar.xz and .tar.gz files in it and below, hidden ones left out; `@FILE` for
     the words in a file, one a line or ended by NUL; `-` for those on standard input.
     """
     for word in words:

@@ -18,14 +18,14 @@ _LONGEST: Final = 256  # bytes: RFC 4253 (4.2) has 255
 def ask(address: str, port: int, timeout_s: float) -> Completed:
     """The line, without its end; status 1, with the reason, if nothing came within this time."""
     until = time.monotonic() + timeout_s
-    said = bytearray()
+    received = bytearray()
     try:
         with socket.create_connection((address, port), timeout_s) as door:
-            while b"\n" not in said and len(said) < _LONGEST and (left := until - time.monotonic()) > 0:
+            while b"\n" not in received and len(received) < _LONGEST and (left := until - time.monotonic()) > 0:
                 door.settimeout(left)
                 if not (chunk := door.recv(_LONGEST)):
                     break
-                said += chunk
+                received += chunk
     except OSError as error:
         return Completed(1, b"", str(error).encode())
-    return Completed(0, bytes(said.partition(b"\n")[0]).rstrip(b"\r"), b"")
+    return Completed(0, bytes(received.partition(b"\n")[0]).rstrip(b"\r"), b"")

@@ -152,7 +152,7 @@ def _is_ours(fd: int) -> bool:
 
 
 def store(argv: Sequence[str], key: str, answer: Completed, root: str = "/") -> None:
-    """Keep an answer in place of the one before it. Where that is not possible nothing is said: it is only a cache."""
+    """Keep an answer in place of the one before it. If that is not possible it is not reported: it is only a cache."""
     import json
 
     texts = {name: getattr(answer, name).decode("utf-8", "surrogateescape") for name in ("stdout", "stderr")}

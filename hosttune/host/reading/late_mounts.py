@@ -64,15 +64,15 @@ class Looker:
         if (self._owner != os.getpid() or self._child < 0) and not self._has_started(look):
             return look(*words)
         try:
-            told = self._read_answer(words, ANSWER_S if len(_silent) < _FEW else ANSWER_S / 20)
+            reply = self._read_answer(words, ANSWER_S if len(_silent) < _FEW else ANSWER_S / 20)
         except BaseException:  # its answer would be taken for that of the next question
             self._leave_behind()
             raise
-        if told is None:
+        if reply is None:
             self._leave_behind()
             _silent.add(top)
             return silence
-        answer, spent = told
+        answer, spent = reply
         EFFORT.spent += spent
         if isinstance(answer, Exception):
             raise answer
@@ -124,8 +124,8 @@ class Looker:
         with suppress(OSError):
             _send(self._to, pickle.dumps(words))
             if select.select([self._from], [], [], seconds)[0] and (content := _receive(self._from)):
-                told: tuple[Any, int] = pickle.loads(content)  # noqa: S301 - of a child that is this very program
-                return told
+                reply: tuple[Any, int] = pickle.loads(content)  # noqa: S301 - of a child that is this very program
+                return reply
         return None
 
     def _leave_behind(self) -> None:

@@ -179,7 +179,7 @@ class LiveWriter(LiveReader):
         if isinstance(canonical, Unreadable):
             raise Refused(canonical.reason)
         if not str(canonical).startswith(_VALUE_FOLDERS):
-            raise Refused(f"{path} is not a kernel value: it lies in {canonical}")
+            raise Refused(f"{path} is not a kernel value: it is in {canonical}")
         _write_once(str(canonical), text.encode())
 
     def set_atime(self, target: str, mode: str) -> None:
@@ -247,21 +247,21 @@ class LiveWriter(LiveReader):
 
 
 def require_finished(argv: Sequence[str], answer: Completed | Absent | Ended) -> Completed:
-    """The answer of a program that changes something, or Refused with what it said."""
+    """The answer of a program that changes something, or Refused with its message."""
     if isinstance(answer, Absent):
         raise Refused(f"{argv[0]} is not installed")
     if isinstance(answer, Ended):
         raise Refused(answer.detail)
     if answer.status != 0:
-        said = last_lines(answer.errors) or last_lines(answer.text)
+        lines = last_lines(answer.errors) or last_lines(answer.text)
         how = f"ended with status {answer.status}" if answer.status > 0 else f"was ended by signal {-answer.status}"
-        raise Refused(f"{' '.join(argv)}: {how}" + "".join(f"\n  {line}" for line in said))
+        raise Refused(f"{' '.join(argv)}: {how}" + "".join(f"\n  {line}" for line in lines))
     return answer
 
 
 def _write_once(path: str, text: bytes) -> None:
     """The kernel takes a value in one write(2); what a second one would mean differs from file to file. It is opened as
-    sysctl(8) and the shell open it: O_TRUNC is nothing to the kernel, and of a plain file that stands for a value
+    sysctl(8) and the shell open it: O_TRUNC is nothing to the kernel, and of a plain file in place of a value
     nothing stays behind a shorter one.
     """
     try:

@@ -52,8 +52,8 @@ def read_named(path: str, limit: int) -> bytes:
         return _read_pipe(sys.stdin.fileno(), limit)
     if not can_hang(path):
         return _read(path, limit)
-    said = answer_of(path, partial(_read_file, path, limit))
-    return _read(path, limit) if said == _PIPE else said
+    content = answer_of(path, partial(_read_file, path, limit))
+    return _read(path, limit) if content == _PIPE else content
 
 
 def answer_of(path: str, work: Callable[[], bytes], seconds: float = ANSWER_S) -> bytes:

@@ -153,7 +153,7 @@ def check_system(root: str) -> None:
             return
         if isinstance(found, Unreadable):
             raise HosttuneError(f"--root {root}: {found.reason}", hint="name a folder that you may read")
-    message = f"--root {root}: no system lies there: neither etc/os-release nor usr/lib/os-release"
+    message = f"--root {root}: there is no system: neither etc/os-release nor usr/lib/os-release"
     raise HosttuneError(message, hint="name the folder that holds etc/ and usr/; is the image mounted?")
 
 

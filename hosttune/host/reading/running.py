@@ -1,7 +1,7 @@
 """Whether the folder that this process calls `/` is the root of the system that runs.
 
 In a chroot it is not, though /proc, /sys and /dev may be bound in (`curtin in-target`, Packer, debos): what they say is
-of the kernel of whoever builds the image. A container is a system of its own: its process 1 has the same root.
+of the kernel that builds the image. A container is a system of its own: its process 1 has the same root.
 
 Sources: proc_pid_root(5), namespaces(7); as systemd's running_in_chroot (src/basic/virt.c) and ischroot(1).
 """

@@ -65,7 +65,7 @@ def _parse_section(head: str, lines: list[str]) -> DriverDevice:
 
 
 def parse_list(output: str) -> dict[str, str]:
-    """Package -> package that brings its modules (empty where it is not told), of `ubuntu-drivers list`."""
+    """Package -> package that brings its modules (empty if that is not known), of `ubuntu-drivers list`."""
     providers = {}
     for one in output.splitlines(keepends=True):
         match = _LISTED.fullmatch(one.strip())

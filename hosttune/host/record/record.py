@@ -410,7 +410,7 @@ def parse_record(content: bytes, path: str) -> Mapping[str, Any]:
     hint = "give a record (sudo hosttune record FILE), or nvidia-bug-report.log.gz or sosreport-*.tar.xz as it is"
     try:
         data = json.loads(content, parse_constant=_no_constant)
-        # half of a surrogate pair could not be written out again, unless it stands for a byte that is no UTF-8
+        # half of a surrogate pair could not be written out again, unless it means a byte that is no UTF-8
         if _ESCAPED_SURROGATE.search(content) or (b"\xed" in content and _SURROGATE.search(content)):
             json.dumps(data, ensure_ascii=False).encode("utf-8", "surrogateescape")
     except json.JSONDecodeError as error:

@@ -32,7 +32,7 @@ _GZIP = b"\x1f\x8b"
 _PIECE, _CHUNK = 1 << 14, 1 << 20  # bytes that are unpacked at a time, and that come of them at most
 _MOST_MEMBERS = 20_000  # gzip files in one; the program writes some 600
 _MOST_LOG = 16 << 20  # characters of the kernel log; the kernel's buffer has 1 MiB as a rule
-_LOOK = 64 << 10  # bytes of a file by which its kind is told
+_LOOK = 64 << 10  # bytes of a file by which its kind is known
 _HEAD = 4096  # bytes in which the first sentences are
 _UNAME = regex(r"^uname: (\S{1,99}) (\S{1,99}) (\S{1,99}) .{0,200}?\b(x86_64|aarch64|ppc64le) ", re.MULTILINE)
 _VERSION = regex(r"^nvidia-bug-report.sh Version: (\d{1,12})", re.MULTILINE)
@@ -110,7 +110,7 @@ def read_bug_report(content: bytes, path: str, tool_version: str) -> BugReport:
     found = list(sections_of(f"{RULE}\n\n{text}"))
     if len(found) > MOST_SECTIONS:
         raise BadInput([Fault(Where(path), "it has more sections than a report of nvidia-bug-report.sh")])
-    if not is_whole:  # of what breaks off nothing is told by what is missing
+    if not is_whole:  # if it breaks off, what is missing means nothing
         del found[-1:]
     counts = Counter(one.head for one in found)
     sections = {one.head: one for one in found if counts[one.head] == 1}
@@ -239,7 +239,7 @@ def _add_modules(tables: Tables, loaded: frozenset[str]) -> None:
             files[f"/sys/module/{name}/version"] = {"absent": True}
     if "nvidia" not in loaded:
         files.setdefault(_VERSION_LOADED, {"absent": True})
-    elif isinstance(said := files.get(_VERSION_LOADED), str) and (driver := _DRIVER.search(said)):
+    elif isinstance(version := files.get(_VERSION_LOADED), str) and (driver := _DRIVER.search(version)):
         files[_MODULE_VERSION] = f"{driver[1]}\n"
 
 

@@ -55,11 +55,11 @@ class SupportReader(RecordReader):
     def _smi(self, argv: Sequence[str]) -> Completed | None:
         """None for what the report does not tell."""
         answers, long = self.report.answers, self.report.smi
-        said = answers.get("nvidia-smi --query") or answers.get("nvidia-smi -q")
-        if said is None or argv[1] == "-q":
-            return None if said is None else _make_completed(said)
+        text = answers.get("nvidia-smi --query") or answers.get("nvidia-smi -q")
+        if text is None or argv[1] == "-q":
+            return None if text is None else _make_completed(text)
         if not long.gpus:
-            return _make_completed(said, next((number for words, number in _STATUSES if words in said), 255))
+            return _make_completed(text, next((number for words, number in _STATUSES if words in text), 255))
         if argv[1] == "nvlink":
             own = answers.get(f"nvidia-smi nvlink {_SPELLED.get(argv[2], argv[2])}")
             return None if own is None else _make_completed(own)

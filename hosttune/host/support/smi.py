@@ -154,7 +154,7 @@ def _row_of(line: str) -> tuple[str, str | None]:
     return line.strip(), None
 
 
-def answer(said: LongText, argv: Sequence[str]) -> tuple[int, str] | None:
+def answer(report: LongText, argv: Sequence[str]) -> tuple[int, str] | None:
     """(status, output) of `nvidia-smi --query-gpu=FIELDS --format=csv,noheader[,nounits]`, or of --query-remapped-rows;
     None for another question.
     """
@@ -165,10 +165,10 @@ def answer(said: LongText, argv: Sequence[str]) -> tuple[int, str] | None:
     fields = argv[1].partition("=")[2].split(",")
     with_units = "nounits" not in argv[2]
     rows = []
-    for bus, values in said.gpus:
+    for bus, values in report.gpus:
         row = []
         for field in fields:
-            value = _find_value(field, bus, said.driver, values)
+            value = _find_value(field, bus, report.driver, values)
             if value is None:
                 return 2, f'Field "{field}" is not a valid field to query.\n'
             row.append(_format_cell(value, with_units=with_units))
@@ -176,18 +176,18 @@ def answer(said: LongText, argv: Sequence[str]) -> tuple[int, str] | None:
     return 0, "".join(f"{row}\n" for row in rows)
 
 
-def list_gpus(said: LongText) -> str:
+def list_gpus(report: LongText) -> str:
     """As `nvidia-smi -L` has it; MIG devices are not in the long text of every branch, and not here."""
-    rows = ((number, values) for number, (_, values) in enumerate(said.gpus))
+    rows = ((number, values) for number, (_, values) in enumerate(report.gpus))
     return "".join(
         f"GPU {number}: {values.get(('Product Name',), '')} (UUID: {values.get(('GPU UUID',), '')})\n"
         for number, values in rows
     )
 
 
-def has_mig(said: LongText) -> bool:
+def has_mig(report: LongText) -> bool:
     """Whether a GPU is cut in parts."""
-    return any(values.get(("MIG Mode", "Current")) == "Enabled" for _, values in said.gpus)
+    return any(values.get(("MIG Mode", "Current")) == "Enabled" for _, values in report.gpus)
 
 
 def _find_value(field: str, bus: str, driver: str, values: Mapping[tuple[str, ...], str]) -> str | None:
@@ -200,10 +200,10 @@ def _find_value(field: str, bus: str, driver: str, values: Mapping[tuple[str, ..
         return _mask(values, title)
     if counter := _COUNTER.fullmatch(field):
         return _sum(counter[1], counter[2].title(), values)
-    told = next((values[place] for place in _LABELS.get(field, ()) if place in values), None)
-    if told is None and (needs := values.get(_RESET_REQUIRED)):  # branches 535 to 565 say no more of a recovery
+    value = next((values[place] for place in _LABELS.get(field, ()) if place in values), None)
+    if value is None and (needs := values.get(_RESET_REQUIRED)):  # branches 535 to 565 say no more of a recovery
         return {"Yes": "Reset", "No": "None"}.get(needs, needs) if field == _RECOVERY else _none_of(field)
-    return told
+    return value
 
 
 def _none_of(field: str) -> str | None:

@@ -122,7 +122,7 @@ def read_sosreport(content: bytes | None, path: str, tool_version: str) -> SosRe
         "os_release": make_os_release(_decode(release)), **tables,
     }  # fmt: skip
     smi = {
-        _SPELLED.get(command, command): said for command, said in answers.items() if command.startswith("nvidia-smi")
+        _SPELLED.get(command, command): text for command, text in answers.items() if command.startswith("nvidia-smi")
     }
     return SosReport(
         record=record, smi=read_long(smi.get("nvidia-smi -q", "")), answers=smi, script=manifest.version,
@@ -144,14 +144,14 @@ def _read_manifest(archive: Archive) -> _Manifest:
     """Its version is empty where it is no manifest."""
     nothing = _Manifest({}, "", "")
     try:
-        said = json.loads(archive.files.get(_MANIFEST, b""))
-        plugins, version = said["components"]["report"]["plugins"], said["version"]
+        document = json.loads(archive.files.get(_MANIFEST, b""))
+        plugins, version = document["components"]["report"]["plugins"], document["version"]
     except (ValueError, RecursionError, KeyError, TypeError):
         return nothing
     if not (isinstance(plugins, dict) and isinstance(version, str) and _VERSION.fullmatch(version)):
         return nothing
     own = {name: one for name, one in plugins.items() if isinstance(one, dict)}
-    return _Manifest(own, version, str(said.get("cmdline", "")))
+    return _Manifest(own, version, str(document.get("cmdline", "")))
 
 
 def _list_rows(plugin: Mapping[str, Any], key: str) -> Iterator[Mapping[str, Any]]:
@@ -189,7 +189,7 @@ def _list_tables(
     masked = 0
     for place, content in archive.files.items():
         if not place.startswith("sos_"):
-            why = _why_not_told(place, content, is_cleaned=is_cleaned)
+            why = _why_not_copied(place, content, is_cleaned=is_cleaned)
             masked += why == _SOS_MASKED
             files[f"/{place}"] = {"unreadable": f"/{place}: {why}"} if why else encode_bytes(content)
     if not is_cleaned:
@@ -210,7 +210,7 @@ def _list_tables(
     return tables, masked
 
 
-def _why_not_told(place: str, content: bytes, *, is_cleaned: bool) -> str:
+def _why_not_copied(place: str, content: bytes, *, is_cleaned: bool) -> str:
     """Why a copied file is not what is on the host; empty if it is."""
     if place.startswith(("proc/", "sys/")):
         return "" if content else "it is empty in this sosreport"

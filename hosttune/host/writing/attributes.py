@@ -27,7 +27,7 @@ _OF_CONTENT: Final = frozenset({"security.ima", "security.evm"})
 
 
 def flags_of(fd: int) -> int:
-    """The inode flags of chattr(1); 0 where the file system has none. Raises OSError where they cannot be told."""
+    """The inode flags of chattr(1); 0 where the file system has none. Raises OSError if they cannot be read."""
     buffer = bytearray(8)
     try:
         fcntl.ioctl(fd, GETFLAGS, buffer)
@@ -46,7 +46,9 @@ def refuse_flags(fd: int, path: str) -> None:
     if flags & APPEND_ONLY:
         raise Refused(f"{path} is append-only (chattr +a)", hint=f"if it may change: sudo chattr -a {quote(path)}")
     if flags & VERITY:
-        raise Refused(f"{path} is sealed by fs-verity", hint="it was signed as it is; whoever seals it must change it")
+        raise Refused(
+            f"{path} is sealed by fs-verity", hint="it was signed as it is; the one who seals it must change it"
+        )
 
 
 def refuse_mount_point(folder: int, fd: int, path: str) -> None:
@@ -109,7 +111,7 @@ def _copy_flags(source: int, target: int) -> None:
 
 def is_open_by_acl(fd: int, mode: int) -> bool:
     """Whether an ACL lets others write in a folder; `fd` may be an O_PATH descriptor. With an ACL the bits of the group
-    in the mode are its mask (acl(5)): whoever it names may have them."""
+    in the mode are its mask (acl(5)): those that it names may have them."""
     if not mode & stat_module.S_IWGRP:
         return False
     try:

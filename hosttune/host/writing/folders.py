@@ -107,7 +107,7 @@ def opened_entry(
 def _refuse_dangling(found: ResolvedPath, path: str) -> None:
     if found.dangling:
         link = next(one for one, info in reversed(found.visited) if stat_module.S_ISLNK(info.st_mode))
-        behind = f", and {path} lies behind it" if link != path else ""
+        behind = f", and {path} is behind it" if link != path else ""
         message = f"{link} is a symbolic link that leads nowhere{behind}"
         raise Refused(message, hint="remove the link, or make what it points to")
 

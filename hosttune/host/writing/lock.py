@@ -51,7 +51,7 @@ def hold_lock(path: str = PATH, wait_s: float = 0.0) -> Iterator[None]:
             raise Refused(f"another run of hosttune is at work (process {holder})", hint="wait for it to end") from None
         HELD.add(fd)
         os.ftruncate(fd, 0)
-        with suppress(OSError):  # a full /run: who holds it is then not told, and it is held all the same
+        with suppress(OSError):  # a full /run: who holds it is then not known, and it is held all the same
             os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
         yield
         os.ftruncate(fd, 0)

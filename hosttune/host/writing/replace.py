@@ -260,7 +260,7 @@ def _settle(place: FolderEntry, content: bytes) -> None:
         message = f"{place.path} was replaced, but it cannot be read again: {error.strerror}"
         raise HosttuneError(message, hint=_hint(error)) from error
     if present != content:
-        raise HosttuneError(f"{place.path} was replaced, and somebody changed it at once", hint=_AGAIN)
+        raise HosttuneError(f"{place.path} was replaced, and someone changed it at once", hint=_AGAIN)
 
 
 def _sync_folder(place: FolderEntry, done: str) -> None:

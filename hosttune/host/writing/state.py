@@ -89,7 +89,7 @@ def remove(name: str, where: str) -> None:
 
 
 def read_size(name: str, where: str) -> int:
-    """Bytes of a file there; 0 where it cannot be told."""
+    """Bytes of a file there; 0 if that is not known."""
     with suppress(OSError):
         return os.lstat(f"{where}/{name}").st_size
     return 0

@@ -120,7 +120,7 @@ def bench_read(wanted: Wanted, on_progress: Callable[[str], None] = lambda _: No
     hidden = _hidden_by_overlay(place) if place.fstype == "overlay" else ""
     if place.is_network and not wanted.allow_network:
         raise GateClosed(
-            f"{place.path} lies on {place.fstype}: reading it loads a network or another program",
+            f"{place.path} is on {place.fstype}: reading it loads a network or another program",
             hint="to measure it nevertheless: --allow-network",
         )
     if wanted.drop_caches and os.geteuid():
@@ -162,9 +162,9 @@ class _Bench:
         wanted = self.wanted
         good: Sequence[int] | None = None
         if python:
-            libraries, said = self._libraries(python)
+            libraries, answer = self._libraries(python)
             sample = self._sample(python.uid, lambda path: _get_suffix(path) in libraries, python.path)
-            good = self._probe(python, sample, libraries, said).good
+            good = self._probe(python, sample, libraries, answer).good
         else:
             sample = self._sample(os.geteuid(), lambda _: True)
         self.on_progress("cold, warm and packed files")
@@ -217,20 +217,20 @@ class _Bench:
         self.on_progress(f"loading what {python.path} decodes with")
         try:
             with self._crew(python, (), 1) as crew:
-                said = crew.libraries(sorted(IMAGES | SOUNDS | ARRAYS))
+                answer = crew.libraries(sorted(IMAGES | SOUNDS | ARRAYS))
         except WorkerDied as died:
             if died.status not in _NOT_STARTED:
                 raise
             message = f"{python.path} cannot be started by uid {python.uid}, which decodes"
             raise HosttuneError(message, hint="name a Python that this user may start: --python PATH") from None
-        found = said.get("libraries")
+        found = answer.get("libraries")
         names = {str(key)[:8]: str(value)[:60] for key, value in found.items()} if isinstance(found, dict) else {}
         if not IMAGES & set(names):
             self.notes.append(f"{python.path} has no library for images (Pillow, OpenCV, torchvision)")
-        return names, said
+        return names, answer
 
     def _probe(
-        self, python: Python, sample: ReadSample, libraries: Mapping[str, str], said: Mapping[str, object]
+        self, python: Python, sample: ReadSample, libraries: Mapping[str, str], answer: Mapping[str, object]
     ) -> DecodedSample:
         self.on_progress("decoding each file once")
         numbers = range(len(sample.paths))
@@ -243,10 +243,10 @@ class _Bench:
                 else "leave out --decode"
             )
             raise HosttuneError(f"{python.path} decodes none of these files{why}", hint=hint)
-        notes, rss = said.get("notes"), said.get("rss")
+        notes, rss = answer.get("notes"), answer.get("rss")
         used = {_get_suffix(path) for path in sample.paths}
         self.decoder = Decoder(
-            python.path, str(said.get("python", ""))[:20], python.uid,
+            python.path, str(answer.get("python", ""))[:20], python.uid,
             {key: value for key, value in libraries.items() if key in used},
             rss if isinstance(rss, int) else 0, len(found.good), len(found.bad),
             tuple((sample.paths[number], why) for number, why in found.bad[:SHOWN_BAD]),

@@ -1,4 +1,4 @@
-"""Workers that read or decode side by side: processes of `read_program.py`, told by lines of JSON, with time limits.
+"""Workers that read or decode side by side: processes of `read_program.py`, led by lines of JSON, with time limits.
 
 One pipe hands out the files, so that a pass is over for all workers at about the same time. What workers say is a
 user's word where the interpreter is the user's: lines are bounded, and every number of them is checked.
@@ -94,16 +94,16 @@ class Crew:
 
     def probe(self, numbers: Sequence[int]) -> Iterator[Probed]:
         """Decode each file once with the first worker. Raises WorkerDied at a file that
-        ended it: the one after the last that was told."""
+        ended it: the one after the last that was reported."""
         worker = self._workers[0]
         worker.tell({"probe": list(numbers)}, 3 * FILE_S)
         while True:
-            told = worker.answer(3 * FILE_S)
-            if "probed" in told:
+            answer = worker.answer(3 * FILE_S)
+            if "probed" in answer:
                 return
             yield Probed(
-                _require_whole(told, "file"), _require_whole(told, "bytes"), _require_whole(told, "pixels"),
-                require_positive(told, "seconds"), str(told.get("error", ""))[:200],
+                _require_whole(answer, "file"), _require_whole(answer, "bytes"), _require_whole(answer, "pixels"),
+                require_positive(answer, "seconds"), str(answer.get("error", ""))[:200],
             )  # fmt: skip
 
     def run(self, numbers: Sequence[int], workers: int, how: str, timeout_s: float) -> Pass:
@@ -119,17 +119,17 @@ class Crew:
         _write_all(
             self._feed, struct.pack(f"<{len(numbers) + workers}I", *numbers, *[END] * workers), _compute_left(deadline)
         )  # workers have its other end, and can make it small
-        told = [worker.answer(_compute_left(deadline)) for worker in crew]
-        ended = max(require_positive(one, "end") for one in told)
+        answers = [worker.answer(_compute_left(deadline)) for worker in crew]
+        ended = max(require_positive(one, "end") for one in answers)
         return Pass(
             workers,
-            sum(_require_whole(one, "files") for one in told),
-            sum(_require_whole(one, "failed") for one in told),
-            sum(_require_whole(one, "bytes") for one in told),
-            sum(_require_whole(one, "device") for one in told),
+            sum(_require_whole(one, "files") for one in answers),
+            sum(_require_whole(one, "failed") for one in answers),
+            sum(_require_whole(one, "bytes") for one in answers),
+            sum(_require_whole(one, "device") for one in answers),
             max(ended - started, 1e-6),
-            sum(require_positive(one, "cpu") for one in told),
-            sum(require_positive(one, "user") for one in told),
+            sum(require_positive(one, "cpu") for one in answers),
+            sum(require_positive(one, "user") for one in answers),
         )
 
     def close(self) -> None:
@@ -189,12 +189,12 @@ class _Worker:
                 self._left += part
         line, _, self._left = self._left.partition(b"\n")
         try:
-            told = json.loads(line)
+            answer = json.loads(line)
         except ValueError:
-            told = None
-        if not isinstance(told, dict):
-            raise HosttuneError("a worker said what is no answer")
-        return told
+            answer = None
+        if not isinstance(answer, dict):
+            raise HosttuneError("a worker's line is not an answer")
+        return answer
 
     def end(self) -> None:
         with suppress(ProcessLookupError, PermissionError):
@@ -246,13 +246,13 @@ def _describe_ending(status: int | None) -> str:
     return f"exit status {status}"
 
 
-def _require_whole(told: Mapping[str, Any], name: str) -> int:
-    return int(require_positive(told, name))
+def _require_whole(answer: Mapping[str, Any], name: str) -> int:
+    return int(require_positive(answer, name))
 
 
-def require_positive(told: Mapping[str, Any], name: str) -> float:
-    """A number that a worker told, such as it may be."""
-    value = told.get(name)
+def require_positive(answer: Mapping[str, Any], name: str) -> float:
+    """A number of a worker's answer, checked."""
+    value = answer.get(name)
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 1e15:
-        raise HosttuneError(f"a worker said what is no {name}")
+        raise HosttuneError(f"a worker's answer has no valid {name}")
     return value

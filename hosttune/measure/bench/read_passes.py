@@ -31,7 +31,7 @@ MOST_CHUNKS: Final = 40
 MOST_ROUNDS: Final = 9
 PRECISE: Final = 0.02  # half of an interval of a rate
 MOST_SKIPPED: Final = 0.30  # of the passes
-_TRIED: Final = 10  # passes, before it is said that too many are disturbed
+_TRIED: Final = 10  # passes, before too many count as disturbed
 _DEATHS: Final = 20  # files that may end a worker, before decoding is given up
 _SMALL_READ: Final = 1 << 20
 _WRITING_S: Final = 120.0  # of shards, at most
@@ -58,7 +58,7 @@ class Watch:
             if not made.files:
                 raise HosttuneError(
                     "none of the files of a pass could be read: they were moved, or changed, meanwhile",
-                    hint="measure when nobody works in this folder",
+                    hint="measure when no one works in this folder",
                 )
             noise = describe_disturbance(before, read_moment(self.device), made)
             self.tried += 1
@@ -80,8 +80,8 @@ def describe_disturbance(before: Moment, after: Moment, made: Pass) -> str:
         own_cpu_s=after.own_cpu_s + made.user_seconds,
         own_read_bytes=after.own_read_bytes + made.bytes_device,
     )
-    if said := foreign_cpu(before, own):
-        return said[0]
+    if others := foreign_cpu(before, own):
+        return others[0]
     if before.disk and own.disk:
         read = own.disk.since(before.disk).read_bytes
         foreign = read - (own.own_read_bytes - before.own_read_bytes)

@@ -1,9 +1,9 @@
-"""A program by itself: reads files and decodes them when it is told to, one of several workers side by side.
+"""A program by itself: reads files and decodes them on command, one of several workers side by side.
 
 It runs in hosttune's own Python for reading and in the user's for decoding, as that user, given as text (`-c`): so it
 needs nothing of hosttune, Python 3.8 or newer, and whatever library the user has. Lines of JSON go in at stdin and come
 out at what was stdout; the numbers of the files to work on come through a pipe that all workers share, four bytes each,
-so that whoever is free takes the next one, as workers of a DataLoader do.
+so that the next free worker takes the next one, as workers of a DataLoader do.
 
   {"settings": {"queue": FD, "most": BYTES, "memory": BYTES, "limit_s": SECONDS}}
   {"libraries": ["jpg", "npy"]}   -> {"python", "libraries": {"jpg": "Pillow 13.0.0"}, "notes": [...], "rss": BYTES}
@@ -85,18 +85,18 @@ class ReadWorker:
         """Decode each file once, and say of each how it went."""
         for number in numbers:
             started = time.monotonic()
-            said: dict[str, Any] = {"file": number, "bytes": 0, "pixels": 0, "error": ""}
+            answer: dict[str, Any] = {"file": number, "bytes": 0, "pixels": 0, "error": ""}
             try:
                 data = read_content(self.paths[number], self.most)
-                said["bytes"] = len(data)
+                answer["bytes"] = len(data)
                 self.guard(self.limit_s)
-                said["pixels"] = self.decode_file(number, data)
+                answer["pixels"] = self.decode_file(number, data)
             except Exception as error:  # noqa: BLE001 - a library may raise anything about a broken file
-                said["error"] = (type(error).__name__ + ": " + str(error))[:200]
+                answer["error"] = (type(error).__name__ + ": " + str(error))[:200]
             finally:
                 self.guard(0)
-            said["seconds"] = time.monotonic() - started
-            self.say(said)
+            answer["seconds"] = time.monotonic() - started
+            self.say(answer)
         self.say({"probed": len(numbers)})
 
     def go(self, how: str) -> None:
@@ -108,7 +108,7 @@ class ReadWorker:
         while True:
             word = os.read(self.queue, 4)
             if len(word) < 4:
-                sys.exit(1)  # whoever asked is gone
+                sys.exit(1)  # the one who asked is gone
             number = int.from_bytes(word, "little")
             start = start or time.monotonic()
             if number == END:
@@ -138,8 +138,8 @@ class ReadWorker:
         cpu = user + after.ru_stime - before.ru_stime
         # ru_inblock counts what the block layer was asked for, in units of 512 bytes (getrusage(2))
         device = (after.ru_inblock - before.ru_inblock) * 512
-        said = {"files": files, "bytes": size, "failed": failed, "start": start, "end": end or start}
-        self.say({**said, "cpu": cpu, "user": user, "device": device})
+        counts = {"files": files, "bytes": size, "failed": failed, "start": start, "end": end or start}
+        self.say({**counts, "cpu": cpu, "user": user, "device": device})
 
     def decode_file(self, number: int, data: bytes) -> int:
         suffix = os.fsdecode(self.paths[number]).rpartition(".")[2].lower()
@@ -181,7 +181,7 @@ def open_file(path: bytes) -> int:
 
 
 def opened_as_root(path: bytes) -> int:
-    """Whoever owns a folder on the way may put a link there: to open a device, which may do something already, or a
+    """Who owns a folder on the way may put a link there: to open a device, which may do something already, or a
     file elsewhere is what root must not be led to. O_PATH opens nothing, and tells where it is."""
     found = os.open(path, os.O_PATH | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:

@@ -106,7 +106,7 @@ def moves_atime(info: os.stat_result, flags: int, uid: int, now: float) -> bool:
 
 
 def may_read(path: str, info: os.stat_result, uid: int) -> bool:
-    """Whether a process of `uid` will be able to open it, as far as that can be told before."""
+    """Whether a process of `uid` will be able to open it, as far as that can be known before."""
     if uid == os.geteuid():
         return os.access(path, os.R_OK, effective_ids=True)
     return bool(info.st_mode & (stat.S_IRUSR if uid == info.st_uid else stat.S_IROTH | stat.S_IRGRP))

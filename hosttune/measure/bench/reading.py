@@ -230,8 +230,10 @@ def _give_advice(figures: Figures, limit: Limit, workers: int) -> list[ReadAdvic
         )
     share = figures.handed_share
     if share is not None and share < KNEE and limit is not Limit.UNKNOWN:
-        told = f"one worker hands on {share:.0%} of what the training process decodes by itself"
-        found.append(ReadAdvice(f"{told}: alone it only pays where training and loading overlap; two or more, or none"))
+        sentence = f"one worker hands on {share:.0%} of what the training process decodes by itself"
+        found.append(
+            ReadAdvice(f"{sentence}: alone it only pays where training and loading overlap; two or more, or none")
+        )
     if limit is Limit.DECODE:
         found.append(
             ReadAdvice(

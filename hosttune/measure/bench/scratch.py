@@ -4,7 +4,7 @@ A folder (0700) has an unpredictable name and holds a mark: a random token, the 
 The state folder keeps a note of each (`scratch-TOKEN.json`), written before the folder is made and removed after it, so
 a leftover is found without searching. The mark is held by flock(2), which ends with its holder.
 
-Everything is done by the descriptor of the folder: whoever may rename it meanwhile gains nothing by that. The folder
+Everything is done by the descriptor of the folder: who may rename it meanwhile gains nothing by that. The folder
 that it is made in is the one that was looked at, and root reaches it by no link of another user.
 """
 

@@ -14,7 +14,7 @@ from types import FrameType
 from hosttune.host.apart import ENDING, handle_ending
 from hosttune.host.console import write_to_stderr
 
-_TOLD = "hosttune: stopping: what is temporary is taken away first\n"
+_STOPPING = "hosttune: stopping: what is temporary is taken away first\n"
 
 
 @contextmanager
@@ -43,7 +43,7 @@ def _answered_at_once() -> Iterator[None]:
     def answer() -> None:
         while number := os.read(reader, 1):  # as signal.set_wakeup_fd writes it; nothing when the pipe is closed
             if number[0] in ENDING:
-                write_to_stderr(("\r\x1b[K" if sys.stderr.isatty() else "") + _TOLD)
+                write_to_stderr(("\r\x1b[K" if sys.stderr.isatty() else "") + _STOPPING)
                 return
 
     thread = threading.Thread(target=answer, daemon=True)

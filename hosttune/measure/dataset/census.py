@@ -62,7 +62,7 @@ class Census:
         return links - self._waiting.get((device, inode), 0)
 
     def is_large(self, size: int) -> bool:
-        """Whether `keep` has to be told of it."""
+        """Whether `keep` has to know of it."""
         return len(self._large) < LARGEST or size > self._large[0][0]
 
     def keep(self, size: int, named: Named) -> None:
@@ -105,7 +105,7 @@ class Census:
         return replace(
             found,
             headers=sum(sums.headers for sums in self._sums.values()),
-            told=sum(sums.told for sums in self._sums.values()),
+            told=sum(sums.known for sums in self._sums.values()),
             is_exact=not found.margin_bytes and not found.untold,
         )
 
@@ -114,16 +114,16 @@ class _Sums:
     """Of one format: bytes with and without a header that tells, and what they become."""
 
     def __init__(self) -> None:
-        self.headers = self.told = self.size = self.rest = 0
+        self.headers = self.known = self.size = self.rest = 0
         self.native = self.float32 = self.error = 0.0
         self.format = ""
 
     def add(self, looked: Looked) -> None:
         self.headers += looked.headers
-        if not looked.is_told or looked.header is None:
+        if not looked.is_known or looked.header is None:
             self.rest += looked.size
             return
-        self.told += looked.headers
+        self.known += looked.headers
         self.size += looked.size
         self.format = looked.header.format
         pair = looked.pair()
@@ -132,11 +132,11 @@ class _Sums:
         self.error += pair.error**2
 
     def as_looked(self, key: str) -> list[Looked]:
-        """Two files, of which one holds all that is told."""
+        """Two files, of which one holds all that is known."""
         from hosttune.measure.dataset.header import Header
 
         header = Header(self.format, round(self.native), round(self.float32), self.size, round(self.error**0.5))
         return [
-            *([Looked(key, self.size, header)] if self.told else []),
+            *([Looked(key, self.size, header)] if self.known else []),
             *([Looked(key, self.rest, None)] if self.rest else []),
         ]

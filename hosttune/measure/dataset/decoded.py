@@ -27,7 +27,7 @@ _ANY: Final = 100  # of any other: flat pictures come to that
 @frozen
 class Looked:
     """One header that was read: the format by the file's name, its size, and what the header says. `run` is its stratum
-    in that format (negative: it was looked into for certain), `part` what this name stands for where a file has
+    in that format (negative: it was looked into for certain), `part` the share of this name where a file has
     several."""
 
     key: str
@@ -37,7 +37,7 @@ class Looked:
     part: float = 1.0
 
     @property
-    def is_told(self) -> bool:
+    def is_known(self) -> bool:
         return self.header is not None and self.header.native_bytes is not None
 
     @property
@@ -86,7 +86,7 @@ class Decoded:
     is_exact: bool = False
 
     def bounds(self) -> tuple[int, int | None]:
-        """The 95 % interval of all decoded bytes; no upper end where a part is not told."""
+        """The 95 % interval of all decoded bytes; no upper end if a part is not known."""
         margin = self.margin_bytes
         low = 0 if margin is None else max(0, self.native_bytes - margin)
         return low, None if margin is None or self.untold else self.native_bytes + margin + self.trifle_bytes
@@ -110,39 +110,39 @@ def decode(
     for one in looked:
         groups.setdefault(one.key, []).append(one)
     total = sum(by_format.values())
-    native = float32 = told_bytes = trifles = 0.0
+    native = float32 = known_bytes = trifles = 0.0
     variances: list[float | None] = []
-    untold = []
+    unknown = []
     looks = 0
     for key, size in sorted(by_format.items(), key=lambda one: -one[1]):
         found = groups.get(key, [])
-        share = _told_share(found)
+        share = _known_share(found)
         if share:
             strata = (drawn or {}).get(key) or Drawn(len(found), (len(found),))
-            narrow, wide, part = (_estimate_total(found, strata, size, what) for what in ("native", "float32", "told"))
+            narrow, wide, part = (_estimate_total(found, strata, size, what) for what in ("native", "float32", "known"))
             native += narrow[0]
             float32 += wide[0]
-            told_bytes += part[0]
+            known_bytes += part[0]
             share = part[0] / size if size else 0.0
             variances.append(narrow[1])
-            # a file that stands for itself by some of its parts brings as many looks
+            # a file that is judged by some of its parts brings as many looks
             looks += len(found) + _PARTS * sum(one.header is not None and one.header.error_bytes > 0 for one in found)
         rest = size * (1 - share)
         if rest > _TRIFLE * total:
-            untold.append(key)
+            unknown.append(key)
         else:
             trifles += rest * _MOST.get(kind_of(key), _ANY)
     known = [one for one in variances if one is not None]
     is_known = len(known) == len(variances) and margin_bytes is not None
     return Decoded(
         headers=sum(one.headers for group in groups.values() for one in group),
-        told=sum(one.headers for group in groups.values() for one in group if one.is_told),
-        told_share=told_bytes / total if total else 0.0,
-        k=native / told_bytes if told_bytes else 0.0,
-        k_float32=float32 / told_bytes if told_bytes else 0.0,
+        told=sum(one.headers for group in groups.values() for one in group if one.is_known),
+        told_share=known_bytes / total if total else 0.0,
+        k=native / known_bytes if known_bytes else 0.0,
+        k_float32=float32 / known_bytes if known_bytes else 0.0,
         native_bytes=round(native),
         float32_bytes=round(float32),
-        untold=tuple(untold),
+        untold=tuple(unknown),
         margin_bytes=round(half_interval(math.fsum(known), looks)) if is_known else None,
         trifle_bytes=round(trifles),
     )
@@ -154,8 +154,8 @@ def _estimate_total(found: Sequence[Looked], drawn: Drawn, size: int, what: str)
     certain: list[Pair] = []
     for one in found:
         pair = one.pair(is_float32=what == "float32")
-        if what == "told":
-            pair = Pair(pair.size, pair.size * one.is_told)
+        if what == "known":
+            pair = Pair(pair.size, pair.size * one.is_known)
         (certain if one.run < 0 else strata[one.run][1]).append(pair)
     rest = max(0.0, size - math.fsum(one.size for one in certain))
     sampled = combined_ratio(strata, drawn.files, rest, is_known=drawn.is_known)
@@ -164,11 +164,11 @@ def _estimate_total(found: Sequence[Looked], drawn: Drawn, size: int, what: str)
     return whole, None if sampled.variance is None else sampled.variance + own
 
 
-def _told_share(looked: Iterable[Looked]) -> float:
+def _known_share(looked: Iterable[Looked]) -> float:
     """The part of a format's bytes of which headers tell."""
     looked = tuple(looked)
     whole = sum(one.size for one in looked)
-    return sum(one.size for one in looked if one.is_told) / whole if whole else 0.0
+    return sum(one.size for one in looked if one.is_known) / whole if whole else 0.0
 
 
 def formats_found(looked: Iterable[Looked]) -> dict[str, dict[str, int]]:

@@ -30,7 +30,7 @@ T = TypeVar("T")
 @frozen
 class Stratum:
     """One format: how many names it has, and the sizes in bytes of those that were looked at. `weights` is the part of
-    each that this name stands for: a half for each of two hard links to one file; none are all ones."""
+    each that this name counts for: a half for each of two hard links to one file; none are all ones."""
 
     key: str
     files: int
@@ -43,7 +43,7 @@ class Stratum:
 
     @property
     def scale(self) -> float:
-        """How many names each of those that were looked at stands for."""
+        """How many names each of those that were looked at counts for."""
         return 1.0 if self.is_whole else self.files / len(self.sizes)
 
     def values(self) -> Sequence[float]:

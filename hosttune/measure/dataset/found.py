@@ -40,7 +40,7 @@ class FormatShare:
 
 @frozen
 class Resident:
-    """`share` of the bytes that lie in the page cache (0 to 1), by `files` that were looked at; None: not told."""
+    """`share` of the bytes that lie in the page cache (0 to 1), by `files` that were looked at; None: not known."""
 
     share: float | None
     files: int

@@ -30,7 +30,7 @@ class Header:
     """`native_bytes` is the decoded size in the type that the file stores (uint8 for most pictures, int16 for sound),
     `float32_bytes` with four bytes for each number; None where the header does not tell. `of_bytes` is what becomes
     that: the file, or the part of a container that was looked at, so that the ratio counts. `error_bytes` is the
-    standard error of `native_bytes` where a part of the file stands for the whole. `headers` told it: of a container
+    standard error of `native_bytes` where a part of the file is read for the whole. `headers` have it: of a container
     those of its members."""
 
     format: str
@@ -120,7 +120,7 @@ def read_header(source: Source) -> Header | None:
 
 def read_member(source: Source, *, with_containers: bool = True) -> Header | None:
     """The same for a part of a container: one inside of another counts as it is, because depth has no limit. Raises
-    Spent if the bounds of the file are reached before the part told anything."""
+    Spent if the bounds of the file are reached before the part shows anything."""
     name, parse = _choose_parser(source.head, with_containers=with_containers)
     if not parse:
         return None
@@ -159,10 +159,10 @@ def _tell_nothing(_: Source) -> Header:
 def check_header(header: Header, size: int) -> Header:
     """The header without figures that cannot be true of a file of this size in bytes."""
     most = (header.of_bytes or size) * _BEST_RATIO + _SLACK
-    told = (header.native_bytes, header.float32_bytes)
-    if any(value is None or not 0 <= value <= most * 4 for value in told) or (header.native_bytes or 0) > most:
+    sizes = (header.native_bytes, header.float32_bytes)
+    if any(value is None or not 0 <= value <= most * 4 for value in sizes) or (header.native_bytes or 0) > most:
         return Header(header.format)
-    return header if header.of_bytes else Header(header.format, *told, size, header.error_bytes)
+    return header if header.of_bytes else Header(header.format, *sizes, size, header.error_bytes)
 
 
 def make_start_test(*magics: bytes) -> Callable[[bytes], bool]:

@@ -86,7 +86,7 @@ def parse_npz(source: Source) -> Header:
         sizes = [_parse_array(_read_head(source, one), one.size) for one in found]
     except Spent:
         raise
-    except ValueError:  # of one of them nothing can be said, so nothing of the file
+    except ValueError:  # one of them is unknown, so the file is
         return Header("npz")
     return Header("npz", sum(held for held, _ in sizes), sum(float32 for _, float32 in sizes))
 

@@ -39,7 +39,7 @@ def parse_flac(source: Source) -> Header:
     packed = source.number(18, 8, ">")
     samples, depth, channels = packed & (1 << 36) - 1, (packed >> 36 & 31) + 1, (packed >> 41 & 7) + 1
     if not samples or depth < 4:
-        raise ValueError("the length is not told")
+        raise ValueError("the length is not known")
     numbers = samples * channels
     stored = 1 if depth <= 8 else 2 if depth <= 16 else 4
     return Header("FLAC", numbers * stored, numbers * 4)

@@ -26,13 +26,13 @@ _SEARCHED: Final = 4 << 20  # bytes, at most, in one window
 
 
 class _TarRow(NamedTuple):
-    """Members in a row: the bytes of the shard that they stand for and what they become, how many headers told, and
+    """Members in a row: the bytes of the shard that they cover and what they become, how many headers are known, and
     where they end (None: the shard does)."""
 
     taken: int
     native: int
     float32: int
-    told: int
+    headers: int
     end: int | None
 
 
@@ -56,19 +56,19 @@ def parse_tar(source: Source) -> Header:
         _read_window(source, int(number * part + random.random() * (part - length)), length)
         for number in range(_WINDOWS)
     ]
-    if None in found or not any(row.told for row in found if row):
+    if None in found or not any(row.headers for row in found if row):
         return Header("tar")
     native = [row.native / row.taken for row in found if row]
     wide = [row.float32 / row.taken for row in found if row]
     # Successive differences: what is side by side is alike (Wolter, Introduction to Variance Estimation, chapter 8).
     spread = math.fsum((one - other) ** 2 for one, other in pairwise(native)) / (2 * (_WINDOWS - 1) * _WINDOWS)
     whole = (math.fsum(native) / _WINDOWS * size, math.fsum(wide) / _WINDOWS * size)
-    told = sum(row.told for row in found if row)
-    return Header("tar", round(whole[0]), round(whole[1]), source.size, round(math.sqrt(spread) * size), told)
+    headers = sum(row.headers for row in found if row)
+    return Header("tar", round(whole[0]), round(whole[1]), source.size, round(math.sqrt(spread) * size), headers)
 
 
 def _read_window(source: Source, place: int, length: float) -> _TarRow | None:
-    """The members that begin in it; None where it cannot be told."""
+    """The members that begin in it; None if that is not known."""
     start = _next_member(source, place, length)
     if start is None:
         return None if length > _SEARCHED else _TarRow(int(length) or 1, 0, 0, 0, place)
@@ -87,14 +87,14 @@ def _sum(row: _TarRow, source: Source) -> Header:
     """Of all members; what is cut off or broken behind them counts as they do."""
     is_all = source.size - row.taken <= _RECORD
     of_bytes = source.size if is_all else row.taken
-    return Header("tar", row.native, row.float32, of_bytes, headers=row.told) if row.told else Header("tar")
+    return Header("tar", row.native, row.float32, of_bytes, headers=row.headers) if row.headers else Header("tar")
 
 
 def _read_row(source: Source, place: int, most: int, *, until: float = math.inf) -> _TarRow:
     """At most so many members, that begin before `until`."""
     from hosttune.measure.dataset.header import read_member
 
-    start, native, float32, told = place, 0, 0, 0
+    start, native, float32, headers = place, 0, 0, 0
     for _ in range(most):
         if place >= until:
             break
@@ -102,19 +102,19 @@ def _read_row(source: Source, place: int, most: int, *, until: float = math.inf)
             block = source.at(place, _BLOCK)
             size = _parse_size(block)
             if not block.strip(b"\0") or place + _BLOCK + size > source.size or not is_member(block):
-                return _TarRow(place - start, native, float32, told, None)
+                return _TarRow(place - start, native, float32, headers, None)
             if block[156:157] in {b"0", b"\0"} and size:
                 found = read_member(source.inside(place + _BLOCK, size), with_containers=False)
-                is_told = found is not None and found.native_bytes is not None
-                told += is_told
-                native += (found.native_bytes or 0) if found and is_told else size
-                float32 += (found.float32_bytes or 0) if found and is_told else size
+                is_known = found is not None and found.native_bytes is not None
+                headers += is_known
+                native += (found.native_bytes or 0) if found and is_known else size
+                float32 += (found.float32_bytes or 0) if found and is_known else size
         except Spent:
             break
         except ValueError:
-            return _TarRow(place - start, native, float32, told, None)
+            return _TarRow(place - start, native, float32, headers, None)
         place += _BLOCK + -(-size // _BLOCK) * _BLOCK
-    return _TarRow(place - start, native, float32, told, place)
+    return _TarRow(place - start, native, float32, headers, place)
 
 
 def _next_member(source: Source, place: int, length: float) -> int | None:
@@ -151,10 +151,10 @@ def is_member(block: bytes) -> bool:
     if len(block) < _BLOCK:
         return False
     try:
-        told = _parse_octal(block[148:156].strip(b" \0"))
+        checksum = _parse_octal(block[148:156].strip(b" \0"))
     except ValueError:
         return False
-    return told == sum(block[:148]) + 8 * 0x20 + sum(block[156:_BLOCK])
+    return checksum == sum(block[:148]) + 8 * 0x20 + sum(block[156:_BLOCK])
 
 
 PARSERS: Final = ((is_member, "tar", parse_tar),)

@@ -16,7 +16,7 @@ _LENGTHS: Final = {1: 1, 3: 2, 4: 4, 16: 8}  # BYTE, SHORT, LONG, LONG8
 
 
 def parse_tiff(source: Source) -> Header:
-    """All pages but those that are smaller versions of one (pyramids). More pages than are looked at: not told."""
+    """All pages but those that are smaller versions of one (pyramids). More pages than are looked at: not known."""
     order = "<" if source.at(0, 2) == b"II" else ">"
     is_big = source.number(2, 2, order) == 43
     place = source.number(8, 8, order) if is_big else source.number(4, 4, order)

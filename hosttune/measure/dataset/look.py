@@ -194,7 +194,7 @@ def _decode_headers(
 
 def _fit_page_cache(sizes: Sizes, inodes: int, has_room: Room, unseen: str) -> Fit:
     """Of the page cache. `unseen` says why not all sizes are known: one file that no sample met may be larger than all
-    others together, so no upper end is told then."""
+    others together, so no upper end is given then."""
     margin = sizes.margin_bytes
     needs = sizes.page_bytes + inodes
     low = 0 if margin is None else max(0, needs - margin)

@@ -19,7 +19,7 @@ from hosttune.measure.dataset.walk import open_regular
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# A pipe or a terminal that took the place of a file must not hold whoever opens it.
+# A pipe or a terminal that took the place of a file must not hold who opens it.
 _FLAGS: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 

@@ -33,7 +33,7 @@ _LEAST: Final = 32  # of each format
 OF_EACH: Final = 8  # headers of each stratum
 _BATCH: Final = 1_000
 LARGE_RUN: Final = -1  # the stratum of those that are looked into for certain
-_UNTOLD: Final = frozenset({"text", "packed", "video"})  # kinds of which no header is read
+_WITHOUT_HEADER: Final = frozenset({"text", "packed", "video"})  # kinds of which no header is read
 
 
 Held = Callable[[str, os.stat_result], int]  # format, file -> bytes
@@ -44,7 +44,7 @@ _UNPACKED: Final = frozenset(
 
 def has_header(key: str) -> bool:
     """Whether the header of a format tells anything."""
-    return kind_of(key) not in _UNTOLD
+    return kind_of(key) not in _WITHOUT_HEADER
 
 
 def whole_size(_: str, info: os.stat_result) -> int:
@@ -65,7 +65,7 @@ def held_of(fstype: str) -> Held:
 
 class Sized(NamedTuple):
     """A name with what stat(2) says of its file: `links` is the number of its names, on this file system and anywhere,
-    `part` what this name stands for, so that a file counts once."""
+    `part` the share of this name, so that a file counts once."""
 
     named: Named
     size: int
@@ -90,7 +90,7 @@ class Sample:
     resident: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)  # stratum -> (resident, size)
     held: Held = whole_size
     opened: int = 0
-    told: int = 0
+    seen: int = 0
     gone: int = 0
     denied: int = 0
     moved: int = 0
@@ -271,14 +271,14 @@ def _probe_named(sample: Sample, named: Named, run: int, part: float, phase: Sam
     if found.was_read:
         sample.looked.append(Looked(named.key, found.size, found.header, run, part))
     if found.resident_bytes is not None:
-        sample.told += 1
+        sample.seen += 1
         resident, size = sample.resident.get((named.key, run), (0, 0))
         sample.resident[named.key, run] = (resident + found.resident_bytes, size + found.size)
 
 
 def estimate_resident(sample: Sample, by_format: Mapping[str, int]) -> Resident:
     """The share of all bytes in the page cache: of each stratum as far as it was seen, by its bytes."""
-    if not sample.told:
+    if not sample.seen:
         why = (
             "no file was opened"
             if not sample.opened
@@ -299,4 +299,4 @@ def estimate_resident(sample: Sample, by_format: Mapping[str, int]) -> Resident:
             shares[key] = (rest * part + held_large) / (rest + large)
     whole = sum(by_format[key] for key in shares)
     share = sum(by_format[key] * part for key, part in shares.items()) / whole if whole else 0.0
-    return Resident(share, sample.told, page_cache.name_method())
+    return Resident(share, sample.seen, page_cache.name_method())

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 SAMPLE: Final = 20_000
 OF_EACH: Final = 500
-_KEYS: Final = 100  # formats that are told apart; names made to differ must not take memory
+_KEYS: Final = 100  # formats that are kept apart; names made to differ must not take memory
 _SUFFIXES: Final = 5_000  # spellings whose format is remembered
 
 _SUFFIX: Final = regex(r"\.([^./]*)/")  # in names joined by what no name holds

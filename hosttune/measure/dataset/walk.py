@@ -134,7 +134,7 @@ class Walk:
             device = os.fstat(fd).st_dev
             if self._device < 0:
                 self._device = device
-            elif not _lies_at(fd, path):
+            elif not _is_at(fd, path):
                 os.close(fd)
                 return None
             elif device != self._device and not self._follow and _is_mount(path):
@@ -150,7 +150,7 @@ class Walk:
             return None
 
     def _has_answer(self, target: str) -> bool:
-        """Whether the server of another file system answers, asked once. One that does not is told as unreadable."""
+        """Whether the server of another file system answers, asked once. One that does not is shown as unreadable."""
         if self._served[target] is None:
             try:
                 require_answer(target, _SERVER_S)
@@ -226,7 +226,7 @@ class Walk:
 
 
 class _Folder:
-    """An open folder. `seen` is told when its atime has moved; None where it cannot."""
+    """An open folder. `seen` is called when its atime has moved; None where it cannot."""
 
     def __init__(self, path: str, fd: int, seen: Seen | None) -> None:
         self.path = path
@@ -266,7 +266,7 @@ def open_regular(path: str, flags: int) -> tuple[int, bool]:
     something (a watchdog, a tape). With O_NOFOLLOW no link on the way is followed either. Raises OSError."""
     found = os.open(path, os.O_PATH | os.O_CLOEXEC | flags & os.O_NOFOLLOW)
     try:
-        is_there = not flags & os.O_NOFOLLOW or _lies_at(found, path)
+        is_there = not flags & os.O_NOFOLLOW or _is_at(found, path)
         if not is_there or not stat.S_ISREG(os.fstat(found).st_mode):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         return open_quietly(f"/proc/self/fd/{found}", flags & ~os.O_NOFOLLOW)
@@ -274,7 +274,7 @@ def open_regular(path: str, flags: int) -> tuple[int, bool]:
         os.close(found)
 
 
-def _lies_at(fd: int, path: str) -> bool:
+def _is_at(fd: int, path: str) -> bool:
     """Whether an open folder has this path, without a link on the way (proc_pid_fd(5))."""
     return os.readlink(f"/proc/self/fd/{fd}") == path
 

@@ -63,7 +63,7 @@ def _choose_sampler() -> GpuSampler:
 
 
 def _is_asleep(sys: Path) -> bool:
-    """An NVIDIA GPU is there and its kernel module is not: whoever asks NVML now would have it loaded."""
+    """An NVIDIA GPU is there and its kernel module is not: who asks NVML now would have it loaded."""
     if (sys / "module/nvidia").is_dir():
         return False
     devices = sys / "bus/pci/devices"

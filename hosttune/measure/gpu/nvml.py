@@ -198,8 +198,8 @@ class NvmlSampler:
             return device.read_known()
 
     def _number(self, device: _Device, value: str, names: tuple[str, ...], read: Callable[[Any], Any]) -> Any:
-        told = self._value(device, value, names)
-        return None if told is None else read(told)
+        answer = self._value(device, value, names)
+        return None if answer is None else read(answer)
 
     def _clock(self, device: _Device) -> int | None:
         clock = self._value(device, "clock", ("nvmlDeviceGetClockInfo",), self._module.NVML_CLOCK_SM)
@@ -207,10 +207,10 @@ class NvmlSampler:
 
     def _memory(self, device: _Device) -> tuple[int | None, int | None]:
         """The second version does not count what the driver keeps for itself as used; nvidia-smi shows that one."""
-        told = self._value(device, "memory v2", ("nvmlDeviceGetMemoryInfo",), self._module.nvmlMemory_v2)
-        if told is None:
-            told = self._value(device, "memory", ("nvmlDeviceGetMemoryInfo",))
-        return (None, None) if told is None or not told.total else (int(told.used), int(told.total))
+        answer = self._value(device, "memory v2", ("nvmlDeviceGetMemoryInfo",), self._module.nvmlMemory_v2)
+        if answer is None:
+            answer = self._value(device, "memory", ("nvmlDeviceGetMemoryInfo",))
+        return (None, None) if answer is None or not answer.total else (int(answer.used), int(answer.total))
 
     def _pids(self, device: _Device) -> tuple[int, ...] | None:
         """Of CUDA processes, and of those that share the GPU through MPS."""

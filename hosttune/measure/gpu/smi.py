@@ -95,7 +95,7 @@ class SmiSampler:
         while not self._table.rows or not self._heard_at:
             if self._child is None or self._child.is_over:
                 if not self._without_refused():
-                    raise NoSmi(f"nvidia-smi: {self._table.said or 'it printed nothing'}")
+                    raise NoSmi(f"nvidia-smi: {self._table.message or 'it printed nothing'}")
                 self._start()
             left = until - self._clock()
             if left <= 0:
@@ -133,7 +133,7 @@ class SmiSampler:
         if self._child is not None and not self._child.stop():
             self._starts = MOST_STARTS  # it hangs in the driver, and so would the next one
         times = "once" if self._starts == 1 else f"{self._starts} times"
-        self.reason = f"nvidia-smi was started again {times} ({self._table.said or 'it stopped printing'})"
+        self.reason = f"nvidia-smi was started again {times} ({self._table.message or 'it stopped printing'})"
         try:
             self._start()
         except NoSmi as error:

@@ -49,11 +49,11 @@ class SmiRow:
 
 
 class SmiTable:
-    """Takes lines one by one. `rows` holds the last one of each GPU, `said` the last line that is none."""
+    """Takes lines one by one. `rows` holds the last one of each GPU, `message` the last line that is none."""
 
     def __init__(self) -> None:
         self.rows: dict[int, SmiRow] = {}
-        self.said = ""
+        self.message = ""
         self.refused: str | None = None  # the field that this nvidia-smi does not know
         self._head: tuple[str, ...] = ()
         self._last = -1
@@ -90,7 +90,7 @@ class SmiTable:
     def _sentence(self, line: str) -> int | None:
         if not line:
             return None
-        self.said = line
+        self.message = line
         if refused := _UNKNOWN_FIELD.search(line):
             self.refused = refused[1]
         if not (fallen := _FALLEN.search(line)):

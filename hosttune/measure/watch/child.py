@@ -24,7 +24,7 @@ PASSED_ON: Final = (
     signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGTSTP,
     signal.SIGCONT,
 )  # fmt: skip
-# Python ignores these; whoever is started should not (subprocess, restore_signals).
+# Python ignores these; what is started should not (subprocess, restore_signals).
 _RESTORED: Final = (signal.SIGPIPE, signal.SIGXFSZ)
 
 

@@ -79,7 +79,7 @@ def compute_sums(before: Mapping[int, Counters], now: Mapping[int, Counters], la
 
 def _handed_on(before: Mapping[int, Counters], now: Mapping[int, Counters]) -> Iterator[Counters]:
     """Those that have ended and were waited for: what they had taken until the last look was counted then, and is in
-    the sum of whoever waited. A whole line may end between two looks; all of it is then in the sum of the first
+    the sum of all that waited. A whole line may end between two looks; all of it is then in the sum of the first
     forebear that lives, and no more than that one gained."""
     gone = [old for pid, old in before.items() if pid not in now]
     heirs = [_find_heir(old.stat, before, now) for old in gone]

@@ -57,7 +57,7 @@ class Show:
 
 
 def watch_command(argv: tuple[str, ...], wish: WatchOptions, show: Show) -> WatchEnd:
-    """Run the command and watch it. Whatever fails in watching, the command goes on and its status is told.
+    """Run the command and watch it. Whatever fails in watching, the command goes on and its status is reported.
 
     Raises NotStarted where it cannot be started, HosttuneError where a wish cannot be granted; then it is not started.
     """

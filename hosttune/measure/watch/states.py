@@ -51,7 +51,7 @@ class Trust(int, Enum):
 
 @frozen
 class Limits:
-    """Percent where not said otherwise. Fixed before the held-out half of the scenarios of the live ring was written.
+    """Percent if not noted otherwise. Fixed before the held-out half of the scenarios of the live ring was written.
 
     Behind them: TraceML warns at 10 and 20 % of input wait and calls 70 % utilization healthy; MLPerf Storage asks
     for 70 to 90 %; SageMaker's debugger takes 10, 50 and 90 %; systemd-oomd kills at 60 % of memory pressure for 30 s.

@@ -126,7 +126,7 @@ class HostTick:
     """The whole host. `idle_percent` is that of the CPUs that the job may use; waiting for a disk counts as idle."""
 
     idle_percent: float | None = None
-    iowait_percent: float | None = None  # told, never judged by: proc_stat(5) calls it unreliable
+    iowait_percent: float | None = None  # shown, never judged by: proc_stat(5) calls it unreliable
     busy_cores: float | None = None
     swapped_in_pages: float | None = None
     swapped_out_pages: float | None = None
@@ -219,7 +219,7 @@ class Tick:
     tree: TreeTick | None = None
     disks: tuple[DiskTick, ...] | None = None
     gpus: tuple[GpuSample, ...] | None = None  # the job's; () where the machine has none, None where none is visible
-    gpus_are_its: bool = False  # its processes hold memory there, or someone said so; else all are shown
+    gpus_are_its: bool = False  # its processes hold memory there, or an option says so; else all are shown
     gpu_others: tuple[GpuUser, ...] = ()  # who else is on them, as far as this is known
     others: tuple[Other, ...] | None = None  # the busiest processes that are not the job's; looked up now and then
     mounts: tuple[Mounted, ...] | None = None  # that its open files lie on; looked up now and then

@@ -163,7 +163,7 @@ RULED_OUT = 0.05  # a state with less than this share, though its signal was see
 
 
 def _not_the_cause(account: Account, shares: tuple[Share, ...]) -> tuple[State, ...]:
-    """States that could have been seen and were not. What idles waits for none of them, so that nothing is said."""
+    """States that could have been seen and were not. What idles waits for none of them, so that none is reported."""
     if account.active_s < SHORTEST_RUN_S:
         return ()
     share = {one.state: one.share for one in shares}

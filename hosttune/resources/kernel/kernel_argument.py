@@ -158,7 +158,7 @@ class _ArgumentComparison(InDropin):
         return read_or_default(lambda: self.is_set and not self.is_set_by_others, otherwise=False)
 
     @or_unknown
-    def stands(self) -> Finding | None:
+    def find_answer(self) -> Finding | None:
         """The answer, unless a drop-in is needed."""
         name = self.wish.name
         if not _ARGUMENT.fullmatch(name):

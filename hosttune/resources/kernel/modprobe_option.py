@@ -110,7 +110,7 @@ class _ModuleOptionComparison(InDropin):
         )
 
     @or_unknown
-    def stands(self) -> Finding | None:
+    def find_answer(self) -> Finding | None:
         """The answer, unless a drop-in is needed."""
         if ModuleOptions.name_fault(self.wish.name) or not _VALUE.fullmatch(self.wanted):
             detail = f"{self.wish.name} = {self.wanted!r} is no MODULE.KEY with a plain value"

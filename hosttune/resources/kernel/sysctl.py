@@ -1,6 +1,6 @@
 """sysctl values: the live one in /proc/sys and the drop-in that sets it at the next boot.
 
-Which file wins there is told by facts/kernel/sysctl_at_boot.py. So writing a drop-in is no success by itself: the file
+Which file wins there is found by facts/kernel/sysctl_at_boot.py. So writing a drop-in is no success by itself: the file
 that wins is named, and an explicit value of someone else is respected.
 """
 
@@ -143,8 +143,8 @@ class SysctlWish(WishKind):
 def _examine(wish: Wish, context: Context) -> _SysctlComparison | Finding:
     live: Value = context.state.get(Address("sysctl", wish.name), "")
     # Where no running kernel says that it has the key, one that no kernel has is a typo, not a reason to keep silent.
-    is_untold = live is ABSENT or context.facts.reader.persistent_only
-    if is_untold and not wish.fields.get("module") and (unheard := unknown_key(wish.name)):
+    is_unproven = live is ABSENT or context.facts.reader.persistent_only
+    if is_unproven and not wish.fields.get("module") and (unheard := unknown_key(wish.name)):
         todo = f"correct it in the rule {wish.rule}, or name the module that brings it (module:)"
         return Finding(wish.rule, wish.name, Verdict.UNKNOWN, reason=unheard, todo=todo)
     if live is ABSENT:
@@ -166,8 +166,8 @@ def _examine(wish: Wish, context: Context) -> _SysctlComparison | Finding:
     needs_no_file = elsewhere.is_enough if elsewhere else is_kernels
     boot_ok = needs_no_file or (elsewhere is None and boot is not None and satisfies_wish(boot.value, wish))
     evidence: tuple[str, ...] = () if is_image else (f"now {live}",)
-    nobody = "the kernel chooses it, no file sets it" if is_kernels else "no file sets it at boot"
-    by_file = f"next boot {boot.value} ({boot.place})" if boot else nobody
+    without_file = "the kernel chooses it, no file sets it" if is_kernels else "no file sets it at boot"
+    by_file = f"next boot {boot.value} ({boot.place})" if boot else without_file
     evidence += (elsewhere.words if elsewhere else by_file,)
     none: tuple[Placed, ...] = ()
     unread = read_or_default(lambda: context.facts.sysctl_at_boot[wish.name].unread, none)
@@ -186,7 +186,7 @@ def _examine(wish: Wish, context: Context) -> _SysctlComparison | Finding:
 
 def _find_elsewhere(wish: Wish, live: str, boot: Placed | None, context: Context) -> Elsewhere | None:
     """Who sets it when the files have been read: TuneD, or a command, which is looked for where no file will do. What
-    an administrator's file says is said again by TuneD, and is his word against a command.
+    an administrator's file says is repeated by TuneD, and is his word against a command.
     """
     if boot is not None and not boot.is_of_distribution:
         return None

@@ -1,4 +1,4 @@
-"""Which sysctls there are: the keys of kernels that a rule may be written for, so that a typo is told from a key.
+"""Which sysctls there are: the keys of kernels that a rule may be written for, so that a typo is known from a key.
 
 The list, sysctl_keys.txt, says itself from which sources it was made; `python -m tests.tables.sysctl_keys` makes it. In
 it a part that is an interface's or another thing's own name is `*`. What a module outside of the kernel brings is not
@@ -15,7 +15,7 @@ from hosttune.textfiles import own_file
 
 @cache
 def _load_keys() -> tuple[frozenset[str], tuple[tuple[str, ...], ...]]:
-    """The plain keys, and those with a part that stands for any, in parts."""
+    """The plain keys, and those with a part that means any, in parts."""
     content = own_file("resources/kernel/sysctl_keys.txt")
     if content is None:
         raise FileNotFoundError("hosttune/resources/kernel/sysctl_keys.txt")

@@ -1,5 +1,5 @@
 """Limits of login sessions by a drop-in in limits.d; services take theirs from systemd (unit drop-ins), and so do the
-jobs that slurmd starts, which is said where it is set up.
+jobs that slurmd starts, which is shown where it is set up.
 
 A limit that is higher already stays, in whatever file or by the default of new sessions. A number of open files above
 fs.nr_open is refused: the kernel refuses it, and pam_limits then refuses every login.
@@ -171,7 +171,7 @@ class _LimitComparison(InDropin):
         return session.soft if kind == "soft" else session.hard
 
     @or_unknown
-    def stands(self) -> Finding | None:
+    def find_answer(self) -> Finding | None:
         """The answer, unless a drop-in is needed."""
         if refusal := self._why_not():
             return self._make_held(HoldKind.REFUSED, refusal)
@@ -235,9 +235,9 @@ class _LimitComparison(InDropin):
         alike: dict[str, list[str]] = {}  # whose, by what they have
         for one in sorted(self.limits, key=lambda one: one.is_met):  # a short report shows the first of them
             given = one.now or one.other
-            said = f"{one.kind} {given.value} ({given.place})" if given.value else f"{one.kind}: no file"
-            alike.setdefault(said, []).append(one.domain)
-        found = [f"{' and '.join(domains)} {said}" for said, domains in alike.items()]
+            value = f"{one.kind} {given.value} ({given.place})" if given.value else f"{one.kind}: no file"
+            alike.setdefault(value, []).append(one.domain)
+        found = [f"{' and '.join(domains)} {value}" for value, domains in alike.items()]
         domains = {one.domain for one in self.limits}
         others = (one for one in self.lines if one.domain not in domains)
         own = sorted({f"{one.domain} has its own ({one.given.place})" for one in others})

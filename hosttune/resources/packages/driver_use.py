@@ -38,7 +38,7 @@ def describe_disturbance(before: Iterable[str], after: Iterable[str], facts: Fac
 def as_of_now(change: Change, facts: Facts) -> Change:
     """A way back as it disturbs now: the driver that it removes may be loaded meanwhile."""
     try:
-        told = describe_disturbance(parse_versions(change.before), parse_versions(change.after), facts)
+        details = describe_disturbance(parse_versions(change.before), parse_versions(change.after), facts)
     except UnknownFact as unknown:
-        told = (f"whether a driver is loaded cannot be told ({unknown.reason})",)
-    return replace(change, disturbs=Disturbs.GPU_WORK, details=(*change.details, *told)) if told else change
+        details = (f"whether a driver is loaded cannot be told ({unknown.reason})",)
+    return replace(change, disturbs=Disturbs.GPU_WORK, details=(*change.details, *details)) if details else change

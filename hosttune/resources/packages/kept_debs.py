@@ -22,7 +22,7 @@ _PARTIAL: Final = f"{FOLDER}/partial"  # a file is here until it is whole and on
 
 
 def spell_operand(reader: Reader, name: str, version: str) -> str:
-    """What apt-get is told to install exactly this: the kept file where there is one, else NAME=VERSION."""
+    """What apt-get is given to install exactly this: the kept file where there is one, else NAME=VERSION."""
     kept = _find_deb(reader, FOLDER, name, version)
     return f"{FOLDER}/{kept}" if kept else f"{name}={version}"
 

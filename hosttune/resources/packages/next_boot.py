@@ -89,7 +89,7 @@ def _no_module(kernel: str, wanted: str, served: tuple[str, ...], would: Transac
     brought = f" (it brings those of {', '.join(served)})" if served else ""
     came = [f"the older kernel {one}" for one in _new_kernels(would) if compare_versions(one, kernel) < 0]
     along = f", and {' and '.join(came)} would come along" if came else ""
-    said = f"the kernel that boots next, {kernel}, gets no {what} from it{brought}{along}: {_NO_GPU}"
+    sentence = f"the kernel that boots next, {kernel}, gets no {what} from it{brought}{along}: {_NO_GPU}"
     wait = f"wait until apt has {wanted} (sudo apt-get update; apt-cache policy {quote(wanted)})"
     there = [one for one in served if one in facts.boot.kernels]
     missing = [one for one in served if one not in facts.boot.kernels]
@@ -100,7 +100,7 @@ def _no_module(kernel: str, wanted: str, served: tuple[str, ...], would: Transac
         last = missing[-1]
         image = f"linux-image-{last}"
         ways.append(f"sudo apt-get install {quote(image)} (older, without newer fixes), and choose it in GRUB")
-    return said, "\n".join(("\nor ".join(ways), "run it again"))
+    return sentence, "\n".join(("\nor ".join(ways), "run it again"))
 
 
 def _is_built(kernel: str, would: Transaction, facts: Facts) -> bool:
@@ -110,5 +110,5 @@ def _is_built(kernel: str, would: Transaction, facts: Facts) -> bool:
 
 
 def _describe_unbuilt(kernel: str) -> tuple[str, str]:
-    said = f"DKMS builds for the running kernel and the newest one, and {kernel} boots next: {_NO_GPU}"
-    return said, f"boot {kernel} first, then run it again"
+    sentence = f"DKMS builds for the running kernel and the newest one, and {kernel} boots next: {_NO_GPU}"
+    return sentence, f"boot {kernel} first, then run it again"

@@ -115,7 +115,7 @@ def _list_removed(wish: Wish) -> tuple[str, ...]:
 
 
 def _list_operands(wish: Wish, present: Mapping[str, str]) -> tuple[str, ...]:
-    """What apt-get is to be told, as NAME, NAME=VERSION and NAME-; nothing where all is as it should be."""
+    """The arguments of apt-get, as NAME, NAME=VERSION and NAME-; nothing where all is as it should be."""
     wanted = parse_versions(tuple(wish.fields.get("versions", ())))
     names = wish.name.split()
     missing = [name for name in names if name not in present or wanted.get(name, present[name]) != present[name]]
@@ -166,12 +166,12 @@ def _make_difference(
     try:
         would = context.facts.apt.would[" ".join(operands)]
     except UnknownFact as unknown:
-        unsaid = prefix_reason(f"{reason}; what apt would do is unknown", unknown.reason)
-        return Finding(wish.rule, wish.subject, Verdict.UNKNOWN, reason=unsaid)
+        unknown_text = prefix_reason(f"{reason}; what apt would do is unknown", unknown.reason)
+        return Finding(wish.rule, wish.subject, Verdict.UNKNOWN, reason=unknown_text)
     decided = _find_decision(operands, would, context.facts) if would.error else None
     if would.knows_no_such_package and not decided:
-        said = f"{reason}; apt: {would.error}"
-        return Finding(wish.rule, wish.subject, Verdict.UNKNOWN, reason=said, todo=_known_by(context.facts))
+        sentence = f"{reason}; apt: {would.error}"
+        return Finding(wish.rule, wish.subject, Verdict.UNKNOWN, reason=sentence, todo=_known_by(context.facts))
     objection, todo = _find_objection(wish, operands, would, context.facts), ""
     if not objection:
         objection, todo = find_left_out(str(wish.fields.get("modules", "")), would, context.facts)
@@ -277,7 +277,7 @@ def _make_change(wish: Wish, operands: tuple[str, ...], would: apt.Transaction, 
     along = tuple(name for name in would.after if name not in asked)
     removed = tuple(step.name for step in would.removed)
     before, after = value_of(would.before, would.automatic), value_of(would.after, would.automatic)
-    told = describe_disturbance(would.before, would.after, context.facts)
+    disturbance = describe_disturbance(would.before, would.after, context.facts)
     kept = sum(place != "nowhere" for place in would.old.values())
     notes = (f"keeps {kept} old .deb files in {FOLDER} until it is undone",) if kept else ()
     return Change(
@@ -287,17 +287,17 @@ def _make_change(wish: Wish, operands: tuple[str, ...], would: apt.Transaction, 
         after,
         wish.rule,
         context.risk,
-        Disturbs.GPU_WORK if told else Disturbs(wish.fields.get("disturbs", context.disturbs)),
+        Disturbs.GPU_WORK if disturbance else Disturbs(wish.fields.get("disturbs", context.disturbs)),
         Activation(wish.fields.get("activation", "now")),
         _describe_reversible(would),
         str(wish.fields.get("why", ""))
         or (f"apt-get installs {', '.join(asked)}" if asked else f"apt-get removes {', '.join(removed)}"),
-        details=(*apt.describe(would), *describe_kernels(would, context.facts), *notes, *told),
+        details=(*apt.describe(would), *describe_kernels(would, context.facts), *notes, *disturbance),
     )
 
 
 def _describe_reversible(would: apt.Transaction) -> str:
-    """How far an undo will get, as it can be told now."""
+    """How far an undo will get, as far as that is known now."""
     new = [name for name in would.after if name not in would.before]
     removes = f"removes exactly these {len(new)} packages again, and their configuration files stay"
     if not would.before:

@@ -23,10 +23,10 @@ def settle(writer: Writer) -> str:
 
     When apt-get was killed, its dpkg goes on; when hosttune was, both do.
     """
-    said = try_running(writer, apt.check(), 2 * apt.LOOK_TIMEOUT_S)
-    if apt.is_locked(said):
-        raise Refused(f"another package manager is still at work: {said}", hint="when it has ended, run it again")
-    return said
+    error = try_running(writer, apt.check(), 2 * apt.LOOK_TIMEOUT_S)
+    if apt.is_locked(error):
+        raise Refused(f"another package manager is still at work: {error}", hint="when it has ended, run it again")
+    return error
 
 
 def mend(writer: Writer, names: Collection[str]) -> str:
@@ -36,21 +36,21 @@ def mend(writer: Writer, names: Collection[str]) -> str:
     replace or remove may be of these packages alone; anything else is left to a person. Raises as `settle`.
     """
     settle(writer)
-    said = _repair_packages(writer, names, try_running(writer, apt.make_configuration(), apt.INSTALL_TIMEOUT_S))
+    error = _repair_packages(writer, names, try_running(writer, apt.make_configuration(), apt.INSTALL_TIMEOUT_S))
     again = _to_reinstall(writer, names)
-    return _repair_packages(writer, names, said, again) if again else said
+    return _repair_packages(writer, names, error, again) if again else error
 
 
-def _repair_packages(writer: Writer, names: Collection[str], said: str, again: Sequence[str] = ()) -> str:
-    """Let apt-get do what it would do about it, where that is of these packages alone; `said` is what is known so far
+def _repair_packages(writer: Writer, names: Collection[str], error: str, again: Sequence[str] = ()) -> str:
+    """Let apt-get do what it would do about it, where that is of these packages alone; `error` is what is known so far
     of what stays broken."""
     answer = writer.query(apt.repair(again, simulate=True), timeout_s=apt.LOOK_TIMEOUT_S)
     if not isinstance(answer, Completed) or answer.status != 0:
-        return said or "apt-get does not say how it would repair what is half-way"
+        return error or "apt-get does not say how it would repair what is half-way"
     steps = apt.parse(apt.find_relevant_lines(answer.text)).steps
     if others := [step.name for step in steps if step.name not in names]:
-        return "\n".join(filter(None, (said, f"to repair it, apt would also touch {', '.join(others)}")))
-    return try_running(writer, apt.repair(again), apt.INSTALL_TIMEOUT_S) if steps else said
+        return "\n".join(filter(None, (error, f"to repair it, apt would also touch {', '.join(others)}")))
+    return try_running(writer, apt.repair(again), apt.INSTALL_TIMEOUT_S) if steps else error
 
 
 def _to_reinstall(writer: Writer, names: Collection[str]) -> tuple[str, ...]:

@@ -286,11 +286,11 @@ def _transact(writer: Writer, change: Change, before: Mapping[str, str]) -> str:
     if lack:
         raise Refused(lack, hint=way_out)
     error = try_running(writer, apt.make_installation(operands, would), apt.INSTALL_TIMEOUT_S)
-    said = [error, settle(writer) if "did not end" in error else ""]
+    errors = [error, settle(writer) if "did not end" in error else ""]
     new = {name: after[name] for name in split_set(change.address.name)[1] if name in after and name not in before}
     if named := [name for name in new if {*_spell_exact(writer, (name,), new)} & {*operands}]:
-        said.append(try_running(writer, apt.mark_automatic(named), apt.LOOK_TIMEOUT_S))
-    return "\n".join(filter(None, said))
+        errors.append(try_running(writer, apt.mark_automatic(named), apt.LOOK_TIMEOUT_S))
+    return "\n".join(filter(None, errors))
 
 
 def _make_refusal(reader: Reader, error: str, left: Value, change: Change) -> Refused:
@@ -324,7 +324,7 @@ def _is_full(error: str) -> bool:
 
 
 def _make_room(reader: Reader) -> str:
-    """What to do about a full disk: a full /boot is told by itself, as the one that packages fill first."""
+    """What to do about a full disk: a full /boot is reported by itself, as the one that packages fill first."""
     try:
         boot = Facts(reader).boot_room
         if boot.is_full:

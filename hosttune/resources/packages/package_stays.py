@@ -58,11 +58,11 @@ def left_by(changes: Iterable[Change], reader: Reader) -> tuple[str, ...]:
         for end in _BESIDE
         if isinstance(reader.stat(f"{path}{end}"), Stat)
     ]
-    said = [f"the configuration files of {', '.join(gone)}: sudo apt-get purge {' '.join(map(quote, gone))}"] * bool(
+    found = [f"the configuration files of {', '.join(gone)}: sudo apt-get purge {' '.join(map(quote, gone))}"] * bool(
         gone
     )
-    said += [f"{', '.join(beside)}: versions of changed configuration files, to compare"] * bool(beside)
-    return tuple(said)
+    found += [f"{', '.join(beside)}: versions of changed configuration files, to compare"] * bool(beside)
+    return tuple(found)
 
 
 def _list_configuration(reader: Reader, name: str) -> tuple[str, ...]:

@@ -165,7 +165,7 @@ class _SettingComparison(InDropin):
         return self.context.facts.unit_settings[self.wish.name].values
 
     @or_unknown
-    def stands(self) -> Finding | None:
+    def find_answer(self) -> Finding | None:
         """The answer, unless a drop-in is needed."""
         if UnitSettings.name_fault(self.wish.name) or not self.wish.bounds:
             detail = f"{self.wish.name} is no FILE/SECTION/KEY with exactly, at_least or at_most"

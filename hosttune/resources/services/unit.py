@@ -46,7 +46,7 @@ def _make_running(value: Value) -> Value:
 
 
 def list_verbs(present: Value, after: Value) -> tuple[str, ...]:
-    """What systemctl is told to get from one value to the other; nothing makes a unit fail, so that one is stopped."""
+    """What systemctl does to get from one value to the other; nothing makes a unit fail, so that one is stopped."""
     present, after = _make_running(present), _make_running(after)
     if not isinstance(present, tuple) or not isinstance(after, tuple):
         return ()
@@ -144,17 +144,17 @@ def _list_writes(wish: Wish) -> tuple[Change, ...]:
 
 def _compare(wish: Wish, context: Context) -> Finding:
     present = context.state[Address("unit", wish.name)]
-    said = tuple(wish.fields.get("evidence", ()))
+    own_evidence = tuple(wish.fields.get("evidence", ()))
     if refused := str(wish.fields.get("refused", "")):
         hold = Hold(HoldKind.REFUSED, refused)
         return Finding(
-            wish.rule, wish.name, Verdict.DIFFERS, hold, refused, said, todo=str(wish.fields.get("todo", ""))
+            wish.rule, wish.name, Verdict.DIFFERS, hold, refused, own_evidence, todo=str(wish.fields.get("todo", ""))
         )
     if isinstance(present, Unreadable):
         return Finding(wish.rule, wish.name, Verdict.UNKNOWN, reason=prefix_reason(wish.name, present.reason))
     if not isinstance(present, tuple):
         return Finding(wish.rule, wish.name, Verdict.NOT_APPLICABLE, reason=f"{wish.name} is not installed")
-    evidence = (f"{wish.name} is {_describe_value(present)}", *said)
+    evidence = (f"{wish.name} is {_describe_value(present)}", *own_evidence)
     wanted = _find_wanted(wish, present)
     if _make_running(wanted) == _make_running(present):
         return Finding(wish.rule, wish.name, Verdict.OK, evidence=evidence)

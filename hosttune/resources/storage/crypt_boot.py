@@ -87,8 +87,8 @@ def _look_at_line(facts: Facts, sources: Sources, line: CryptLine, users: Sequen
         elif not line.is_optional:
             yield replace(place, note=sentence, way_out=todo)
         return
-    if line.keyscript and (told := tuple(_look_at_keyscript(facts, sources, line, place, users))):
-        yield from told
+    if line.keyscript and (faults := tuple(_look_at_keyscript(facts, sources, line, place, users))):
+        yield from faults
         return
     yield from _compare_words(sources, line, place, where, users, needing)
 

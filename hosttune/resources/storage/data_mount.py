@@ -249,8 +249,8 @@ class _DataMountComparison:
             self.taken[device.path] = self.target
         except _Obstacle as obstacle:
             return self._make_finding(Verdict.DIFFERS, obstacle.hold, reason, todo=obstacle.todo)
-        said = (f"{device.path}: {' '.join((device.fstype, *device.tags[:-1]))}",)
-        return self._make_finding(Verdict.DIFFERS, reason=reason, evidence=said, changes=changes)
+        seen = (f"{device.path}: {' '.join((device.fstype, *device.tags[:-1]))}",)
+        return self._make_finding(Verdict.DIFFERS, reason=reason, evidence=seen, changes=changes)
 
     def _make_finding(
         self, verdict: Verdict, hold: Hold = Hold(), reason: str = "", evidence: tuple[str, ...] = (),

@@ -39,16 +39,16 @@ def look_at_failed_units(facts: Facts, lines: Sequence[BootLine]) -> Iterator[Bo
     failed = {} if facts.reader.persistent_only else attempt(failed_by_itself, facts.reader, are_loaded=True)
     if not isinstance(failed, Mapping) or not failed:
         return
-    told = {unit_name(one.target) for one in lines if one.target.startswith("/")}
+    named = {unit_name(one.target) for one in lines if one.target.startswith("/")}
     devices = {device_path(one.source) for one in facts.fstab.entries}
-    told |= {unit_name(one, "swap") for one in devices}
-    told |= {f"systemd-{work}@{unit_name(one, 'service')}" for one in devices for work in ("fsck", "makefs", "mkswap")}
-    told |= {f"systemd-growfs@{unit_name(one.path, 'service')}" for one in facts.fstab.entries}
-    told |= {unit_name(one.path) for one in facts.fstab.entries if one.path.startswith("/")}
-    told |= {one.name for one in facts.mount_units.all}
+    named |= {unit_name(one, "swap") for one in devices}
+    named |= {f"systemd-{work}@{unit_name(one, 'service')}" for one in devices for work in ("fsck", "makefs", "mkswap")}
+    named |= {f"systemd-growfs@{unit_name(one.path, 'service')}" for one in facts.fstab.entries}
+    named |= {unit_name(one.path) for one in facts.fstab.entries if one.path.startswith("/")}
+    named |= {one.name for one in facts.mount_units.all}
     found = (one for one in failed if _OF_STORAGE.fullmatch(one) and not _OTHERS.fullmatch(one))
     found = (one for one in found if _is_of_boot(failed[one]))
-    for name in [one for one in found if one not in told][:_MOST]:
+    for name in [one for one in found if one not in named][:_MOST]:
         if name.startswith(_QUOTA):
             yield _explain_quota(facts, name)
             continue

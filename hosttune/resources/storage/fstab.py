@@ -122,8 +122,8 @@ def _replace(writer: Writer, document: FstabText, new: bytes, target: str) -> No
     rehearsal = writer.rehearse_fstab(document.data, new, trials_of(after, target))
     problem = find_complaint(rehearsal, document, after, target) if isinstance(rehearsal, Rehearsal) else ""
     if isinstance(rehearsal, Unreadable):
-        told = f"{PATH}: the edit for {target} was checked only with hosttune's own two parsers: {rehearsal.reason}"
-        writer.log(clean(told))
+        sentence = f"{PATH}: the edit for {target} was checked only with hosttune's own two parsers: {rehearsal.reason}"
+        writer.log(clean(sentence))
     if problem:
         hint = f"{PATH} is as it was; look at the line of {target}, at: hosttune fstab, and at: findmnt --verify"
         raise Refused(f"{PATH} was not changed, because {problem}", hint=hint)

@@ -254,7 +254,7 @@ def _resolve_lines(
     facts: Facts, document: FstabText, remarks: Sequence[ShownRemark], mounted: frozenset[str]
 ) -> Iterator[BootLine]:
     errors, kernel, has_libmount = LineErrors(document), next_kernel(facts), _reads_with_libmount(facts)
-    told = _find_failures(remarks)
+    failures = _find_failures(remarks)
     entries = {entry.line: entry for entry in facts.fstab.entries}
     paths = {number: entry.path for number, entry in entries.items()}
     sources = sources_of(facts)
@@ -264,7 +264,7 @@ def _resolve_lines(
         fields = line.libmount or line.getmntent
         if line.kind is LineKind.BLANK or fields is None:
             continue
-        abort = told.get(line.number)
+        abort = failures.get(line.number)
         if abort is not None and abort.code == "systemd-abort":  # also of swap, and of what is mounted on demand
             fault = f"line {line.number} of {PATH}: {abort.message}"
             yield BootLine(line.target or f"line {line.number}", line.number, fault, abort.todo)
@@ -277,7 +277,7 @@ def _resolve_lines(
             continue
         reading = line.libmount if has_libmount else line.getmntent
         target = line.target or f"line {line.number}"
-        remark = told.get(line.number) or errors.failure(line, kernel)
+        remark = failures.get(line.number) or errors.failure(line, kernel)
         remark = None if _has_device(sources, remark, entries.get(line.number)) else remark
         is_mounted = bool({line.target, paths.get(line.number, "")} & mounted)
         if line.kind is LineKind.BROKEN:
@@ -444,14 +444,14 @@ def _note_source(
     if entry.target in _MIRRORED or not names_device(entry.source):
         return None
     if copies := sources.find_copies(entry.source):
-        told = ", ".join(map(sources.describe, copies[:3]))
-        note = f"{entry.where} names {entry.source}, which {len(copies)} devices have ({told}): which of them a boot"
+        names = ", ".join(map(sources.describe, copies[:3]))
+        note = f"{entry.where} names {entry.source}, which {len(copies)} devices have ({names}): which of them a boot"
         note = f"{note} mounts is chance"
         # That the folder is empty is storage-mounted's: a copied disk itself takes nothing from a node.
         return replace(line, is_of_device=True, is_absent=False, note=note, way_out=_COPIES)
     if volumes := sources.find_snapshots(entry.source):
-        told = ", ".join(map(sources.describe, volumes[:3]))
-        remark = f"{entry.where} names {entry.source}, which {len(volumes)} volumes have ({told}), as a snapshot has"
+        names = ", ".join(map(sources.describe, volumes[:3]))
+        remark = f"{entry.where} names {entry.source}, which {len(volumes)} volumes have ({names}), as a snapshot has"
         todo = "name it by its path, /dev/VG/LV: then no boot can mount a snapshot (lvmteam/lvm2#146)"
         return replace(
             line, is_of_device=True, remark=f"{remark}: udev prefers the origin, if both are there", way_out=todo

@@ -144,12 +144,12 @@ def refused_by(fstype: str, words: tuple[str, ...], kernel: tuple[int, ...], *, 
     """The first word that this kernel refuses and that offline is no more than a doubt."""
     level, consequence = judge_failure(fstype, words, is_root)
     for word in words:
-        said = find_reply(fstype, word)
-        if said.answer in (KernelAnswer.TAKEN, KernelAnswer.REFUSED) or not is_refused_by(fstype, word, kernel):
+        reply = find_reply(fstype, word)
+        if reply.answer in (KernelAnswer.TAKEN, KernelAnswer.REFUSED) or not is_refused_by(fstype, word, kernel):
             continue
-        meant = find_nearest(word.partition("=")[0], list_names(fstype)) if said.answer is KernelAnswer.UNKNOWN else ""
-        todo = said.todo or (f"write `{meant}`, if that is meant" if meant else f"take `{word}` out")
-        return Remark(0, level, "refused-option", f"{said.why}: {consequence}", todo, is_sure=True)
+        meant = find_nearest(word.partition("=")[0], list_names(fstype)) if reply.answer is KernelAnswer.UNKNOWN else ""
+        todo = reply.todo or (f"write `{meant}`, if that is meant" if meant else f"take `{word}` out")
+        return Remark(0, level, "refused-option", f"{reply.why}: {consequence}", todo, is_sure=True)
     return None
 
 
@@ -166,27 +166,27 @@ def _of_tables(fstype: str, words: tuple[str, ...], is_root: bool) -> Found:  # 
     """What the kernel's own list of this type says."""
     level, consequence = judge_failure(fstype, words, is_root)
     if len(words) == 1 and words[0].isdigit():
-        return  # told as options that are missing
+        return  # reported as options that are missing
     for word in words:
         name = word.partition("=")[0]
-        said = find_reply(fstype, word)
-        if said.answer is KernelAnswer.TAKEN or name in UPSTART or not word.isascii() or _part_words(fstype, word):
+        reply = find_reply(fstype, word)
+        if reply.answer is KernelAnswer.TAKEN or name in UPSTART or not word.isascii() or _part_words(fstype, word):
             continue
         if name != name.lower() and name.lower() in GENERIC:
             continue
-        if said.answer is KernelAnswer.UNKNOWN:
+        if reply.answer is KernelAnswer.UNKNOWN:
             meant = find_nearest(name, list_names(fstype))
             todo = f"is `{meant}` meant?" if meant else f"look it up: man 5 {fstype}, or take it out"
-            why = f"{said.why}; where yours has none either, {consequence}"
+            why = f"{reply.why}; where yours has none either, {consequence}"
             yield RemarkLevel.WARNING, "misspelt" if meant else "unknown-option", why, todo
-        elif said.answer is KernelAnswer.REFUSED:
-            yield level, "refused-option", f"{said.why}: {consequence}", said.todo
+        elif reply.answer is KernelAnswer.REFUSED:
+            yield level, "refused-option", f"{reply.why}: {consequence}", reply.todo
         else:
-            where = "there" if said.answer is KernelAnswer.GONE else "on older ones"
-            yield RemarkLevel.WARNING, "option-by-version", f"{said.why}; {where} {consequence}", said.todo
-    said = judge_combination(fstype, words)
-    if said.answer is KernelAnswer.REFUSED:
-        yield level, "refused-option", f"{said.why}: {consequence}", said.todo
+            where = "there" if reply.answer is KernelAnswer.GONE else "on older ones"
+            yield RemarkLevel.WARNING, "option-by-version", f"{reply.why}; {where} {consequence}", reply.todo
+    reply = judge_combination(fstype, words)
+    if reply.answer is KernelAnswer.REFUSED:
+        yield level, "refused-option", f"{reply.why}: {consequence}", reply.todo
 
 
 def _of_root(fstype: str, words: tuple[str, ...], is_root: bool) -> Found:  # noqa: FBT001 - one of several alike

@@ -30,7 +30,7 @@ def trials_of(document: FstabText, target: str) -> tuple[str, ...]:
 
 
 def find_complaint(rehearsal: Rehearsal, before: FstabText, after: FstabText, target: str) -> str:
-    """What speaks against the edit of the one line of `target`, with the program that said it; empty for nothing."""
+    """What speaks against the edit of the one line of `target`, with the program that found it; empty for nothing."""
     return (
         _verify(rehearsal.before, rehearsal.after, target)
         or _compare_generator(rehearsal.before, rehearsal.after, before, after, target)
@@ -69,9 +69,9 @@ def _count_errors(done: Completed | None, target: str) -> Counter[str]:
 def _compare_generator(before: FstabReading, after: FstabReading, old: FstabText, new: FstabText, target: str) -> str:
     if not _has_answered(before.generator) or not _has_answered(after.generator):
         return ""
-    said = Counter(_list_words(after.generator)) - Counter(_list_words(before.generator))
-    if said:
-        return f"systemd's fstab generator says: {next(iter(said))}"
+    complaints = Counter(_list_words(after.generator)) - Counter(_list_words(before.generator))
+    if complaints:
+        return f"systemd's fstab generator says: {next(iter(complaints))}"
     units, now = dict(before.units), dict(after.units)
     own = _own_names(old, target) | _own_names(new, target)
     if unit_name(target) not in {**units, **now}:
@@ -122,8 +122,8 @@ def _describe_trial(trial: Trial) -> str:
     if trial.mount is None:
         return ""
     if trial.mount.status != 0:
-        said = trial.mount.errors.strip().splitlines()
-        return f"a trial mount of a tmpfs with {trial.options} fails: {said[0] if said else trial.mount.status}"
+        lines = trial.mount.errors.strip().splitlines()
+        return f"a trial mount of a tmpfs with {trial.options} fails: {lines[0] if lines else trial.mount.status}"
     mounts = parse_mounts(trial.mountinfo.encode("utf-8", "surrogateescape"))
     shown = next((word for mount in mounts for word in mount.super_options if word.startswith("size=")), "")
     wanted, got = size_bytes(trial.options, 0), size_bytes(shown, 0)

@@ -96,15 +96,15 @@ class MountCauses:
         return next((cause for check in checks if (cause := check(entry)).sentence), unknown)
 
     def find_failure(self, file: str, number: int) -> MountCause:
-        """What the kernel said of the device of a line when a mount of it failed. That there is another file system on
+        """The kernel's words on the device of a line when a mount of it failed. That there is another file system on
         it may come of an attempt with another type, and is left to the devices. Of other types than ext and XFS the log
         does not say that a later mount succeeded.
         """
         entry = self._entries.get((file, number))
-        is_told = entry is not None and _SAYS_SUCCESS.issuperset(
+        shows_success = entry is not None and _SAYS_SUCCESS.issuperset(
             name_effective_type(entry.fstype, entry.source).split(",")
         )
-        cause = self._of_log(entry) if entry and is_told else MountCause()
+        cause = self._of_log(entry) if entry and shows_success else MountCause()
         return cause if cause.sentence.startswith("names ") and not _FOREIGN.search(cause.sentence) else MountCause()
 
     def ends_boot(self, file: str, number: int) -> bool:
@@ -181,7 +181,7 @@ class MountCauses:
         return MountCause()
 
     def _of_log(self, entry: FstabEntry) -> MountCause:
-        """What the kernel said of the device, or of an option that this line has."""
+        """What the kernel logged of the device, or of an option that this line has."""
         errors = attempt(lambda: self._facts.storage_log.mount_errors)
         found = sources_of(self._facts).find(entry.source) or ()
         # Any user can mount with options in a namespace of their own, and the kernel calls those unknown that it has

@@ -256,7 +256,7 @@ def _why_senseless(view: View) -> str:
 
 
 def list_evidence(view: View) -> tuple[str, ...]:
-    """What was seen; also where line and mount differed before us, which is told and never repaired."""
+    """What was seen; also where line and mount differed before us, which is shown and never repaired."""
     lines = []
     if view.is_running:
         lines.append(f"now {view.live}" if view.mount else "not mounted now")
@@ -283,20 +283,20 @@ def find_other_mounts(view: View, facts: Facts) -> tuple[str, ...]:
     mount = view.mount
     if mount is None:
         return ()
-    said = []
+    found = []
     binds = [
         m.target for m in facts.mounts.visible if (m.device, m.root) == (mount.device, mount.root) and m.id != mount.id
     ]
     if binds:
-        said.append(f"also mounted at {', '.join(binds)}, with a flag of its own")
+        found.append(f"also mounted at {', '.join(binds)}, with a flag of its own")
     try:
         others = facts.namespaces.mounts
     except UnknownFact:
-        return tuple(said)  # only root may know
+        return tuple(found)  # only root may know
     held = [m for m in others if (m.device, m.root) == (mount.device, mount.root) and m.atime != view.wanted]
     holders = list(dict.fromkeys(other.holder for other in held))
     if holders:
         more = f" and {len(holders) - 3} more" if len(holders) > 3 else ""
         names = ", ".join(holders[:3]) + more
-        said.append(f"{names}: keep {held[0].atime} until restarted, in a mount namespace of their own")
-    return tuple(said)
+        found.append(f"{names}: keep {held[0].atime} until restarted, in a mount namespace of their own")
+    return tuple(found)

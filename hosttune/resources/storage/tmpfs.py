@@ -194,9 +194,9 @@ class _TmpfsComparison:
         """What the new mount will cover: it stays on the disk, out of sight."""
         if not self.running or self.facts.tmp.is_tmpfs or not self.facts.filling.entries:
             return ()
-        lies = self.facts.filling
-        least = "" if lies.is_complete else "at least "
-        what = f"{least}{_format_gib(lies.used_bytes)} in {least}{lies.entries} files and folders"
+        filling = self.facts.filling
+        least = "" if filling.is_complete else "at least "
+        what = f"{least}{_format_gib(filling.used_bytes)} in {least}{filling.entries} files and folders"
         return (f"{what} stay on the disk, hidden below it",)
 
     def _nothing(self) -> Finding:

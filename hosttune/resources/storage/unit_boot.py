@@ -67,8 +67,8 @@ def _explain_mask(unit: MountUnit, line: FstabEntry, *, is_mounted: bool) -> Boo
         f"{line.where} does not count: {unit.name} is masked ({unit.entry.file}), and the next boot does not mount it"
     )
     todo = "an administrator's decision: if it stays, write noauto into the line, so that both say the same"
-    told = BootLine(line.target, line.line, is_mounted=is_mounted)
-    return replace(told, note=note, way_out=todo) if is_mounted else told
+    remark = BootLine(line.target, line.line, is_mounted=is_mounted)
+    return replace(remark, note=note, way_out=todo) if is_mounted else remark
 
 
 def _look_at_mount(facts: Facts, unit: MountUnit, *, is_mounted: bool) -> BootLine:

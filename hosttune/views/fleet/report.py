@@ -12,7 +12,7 @@ from hosttune.views.document import Document, Fold, Item, Items, Matrix, Panel, 
 from hosttune.views.findings import BY_OUTCOME, NOTHING
 from hosttune.views.fleet.words import (
     FINE,
-    MOST_TOLD,
+    MOST_VALUES,
     QUIET,
     describe_outcomes,
     describe_span,
@@ -26,7 +26,7 @@ from hosttune.views.fleet.words import (
     make_headline,
     name_hosts,
     outcome_items,
-    rules_told,
+    split_rules,
     value_items,
 )
 from hosttune.views.report import status_text
@@ -105,12 +105,12 @@ def _make_section(
     title: str, items: Iterable[Item], style: str, count: int = 0, *, is_alarm: bool = False, is_aligned: bool = False
 ) -> list[Block]:
     """A list, and how many of `count` it does not name."""
-    told = tuple(items)
-    if not told:
+    shown = tuple(items)
+    if not shown:
         return []
-    blocks: list[Block] = [Items(told, is_aligned=is_aligned)]
-    if count > len(told):
-        blocks.append(Items((Item(text=f"and {format_count(count - len(told))} more"),)))
+    blocks: list[Block] = [Items(shown, is_aligned=is_aligned)]
+    if count > len(shown):
+        blocks.append(Items((Item(text=f"and {format_count(count - len(shown))} more"),)))
     return [Section(title, tuple(blocks), style, format_count(count) if count else "", is_alarm=is_alarm)]
 
 
@@ -118,7 +118,7 @@ def _make_hosts(fleet: Fleet, page: Page) -> list[Block]:
     """The worst hosts by the rules that are something to one of the fleet."""
     if fleet.hosts < 2:
         return []
-    rules = [row.rule for row in rules_told(fleet)[0]]
+    rules = [row.rule for row in split_rules(fleet)[0]]
     rows = fleet.worst if page.is_whole else fleet.worst[:MOST_HOSTS]
     shown = []
     for row in rows:
@@ -132,15 +132,15 @@ def _make_hosts(fleet: Fleet, page: Page) -> list[Block]:
 
 
 def _make_rules(fleet: Fleet, page: Page, about: Mapping[str, About]) -> list[Block]:
-    loud, quiet = rules_told(fleet)
+    loud, quiet = split_rules(fleet)
     blocks: list[Block] = []
     for outcome, rows in groupby(fleet.rules if page.is_whole else loud, key=find_worst):
         items = [_make_rule(row, page, about) for row in rows]
         blocks.append(BY_OUTCOME[outcome].section(items, len(items) if page.folds else 0))
     if quiet and not page.is_whole:
         rules = f"{say_count(len(quiet), 'more rule')} {'has' if len(quiet) == 1 else 'have'}"
-        told = " (--verbose lists them)" if page.is_terse else ""
-        blocks.append(Say(f"{rules} nothing to say of any host{told}."))
+        more = " (--verbose lists them)" if page.is_terse else ""
+        blocks.append(Say(f"{rules} nothing to say of any host{more}."))
     return blocks
 
 
@@ -180,11 +180,11 @@ def _make_sibling(one: Siblings, page: Page) -> Item:
 
 def _make_tally(title: str, style: str, tally: ValueTally, page: Page) -> list[Block]:
     """What to know of some hosts, the most common first."""
-    told = tally.values if page.is_whole else tally.values[:MOST_TOLD]
+    shown = tally.values if page.is_whole else tally.values[:MOST_VALUES]
     items = [
-        Item(clean(one.value), name_hosts(one.hosts, page.names), more=fold_names(one.hosts, page)) for one in told
+        Item(clean(one.value), name_hosts(one.hosts, page.names), more=fold_names(one.hosts, page)) for one in shown
     ]
-    if more := len(tally.values) - len(told):
+    if more := len(tally.values) - len(shown):
         items.append(Item(text=f"and {format_count(more)} more"))
     return [Section(title, (Items(tuple(items)),), style, format_count(tally.total))] if items else []
 
@@ -192,10 +192,10 @@ def _make_tally(title: str, style: str, tally: ValueTally, page: Page) -> list[B
 def _make_plans(fleet: Fleet, plans: Mapping[PlanClass, tuple[Change, ...]], page: Page) -> list[Block]:
     if not any(one.changes for one in fleet.classes):
         return []
-    told = [one for one in fleet.classes if one in plans or not one.digest]
+    shown = [one for one in fleet.classes if one in plans or not one.digest]
     disputed = fleet.disputed
-    blocks: list[Block] = [_plan(one, plans.get(one, ()), page, disputed) for one in told]
-    if rest := sum(one.hosts.count for one in fleet.classes if one not in told) + fleet.other_classes.count:
+    blocks: list[Block] = [_plan(one, plans.get(one, ()), page, disputed) for one in shown]
+    if rest := sum(one.hosts.count for one in fleet.classes if one not in shown) + fleet.other_classes.count:
         blocks.append(Say(f"Other plans: {hosts_word(rest)} (--plans shows more)."))
     return [Section("Plans", tuple(blocks), "cyan")]
 

@@ -94,11 +94,11 @@ def _encode_siblings(one: Siblings) -> dict[str, Any]:
 
 def _plan(one: PlanClass, changes: tuple[Change, ...] | None, disputed: frozenset[str]) -> dict[str, Any]:
     """A plan that several hosts have; its changes where they were asked for (`--plans`)."""
-    told = {"changes": to_json(changes)} if changes is not None else {}
+    own = {"changes": to_json(changes)} if changes is not None else {}
     about = {
         "digest": one.digest,
         "is_digest_of_changes": one.is_as_shown,
         "is_disputed": one.is_as_shown and one.digest in disputed,
         "change_count": one.changes,
     }
-    return {**about, **_encode_names(one.hosts), **told}
+    return {**about, **_encode_names(one.hosts), **own}

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from hosttune.engine.fleet.values import Fleet, HostNames, RuleRow, Valued, ValueTally
     from hosttune.views.page import Page
 
-MOST_TOLD = 5  # values of one rule or setting in a text
+MOST_VALUES = 5  # values of one rule or setting in a text
 FINE = frozenset({OK, NOT_APPLICABLE})
 QUIET = FINE | {WAIVED}
 
@@ -48,7 +48,7 @@ def list_lost(fleet: Fleet) -> list[str]:
 def _name_state(state: str) -> str:
     # What no rule finds may still have lost memory that the siblings have: "ok" would be too much.
     words = {"ok": "without findings", "unknown": "could only be checked in part"}
-    return words.get(state) or STATES[state].said
+    return words.get(state) or STATES[state].phrase
 
 
 def describe_span(fleet: Fleet) -> str:
@@ -65,8 +65,8 @@ def format_tally(tally: ValueTally) -> str:
     """`0.1.0`, or `0.2.0 (1,990) and 0.1.0 (10)`."""
     if tally.is_common:
         return clean(tally.values[0].value) or "unknown" if tally.values else "unknown"
-    parts = [f"{clean(one.value) or 'unknown'} ({format_count(one.hosts.count)})" for one in tally.values[:MOST_TOLD]]
-    rest = sum(one.hosts.count for one in tally.values[MOST_TOLD:]) + tally.others.count
+    parts = [f"{clean(one.value) or 'unknown'} ({format_count(one.hosts.count)})" for one in tally.values[:MOST_VALUES]]
+    rest = sum(one.hosts.count for one in tally.values[MOST_VALUES:]) + tally.others.count
     return join_words([*parts, f"others ({format_count(rest)})"] if rest else parts)
 
 
@@ -83,11 +83,13 @@ def list_notes(fleet: Fleet) -> list[str]:
         )
     if fleet.disputed_count:
         what = f"Files of different names are said to be of one host, {say_count(fleet.disputed_count, 'host')} in all"
-        told = [f"{clean(host)}: {join_words([clean(file) for file in files])}" for host, files in fleet.disputed_hosts]
-        if more := fleet.disputed_count - len(told):
-            told.append(f"{format_count(more)} more")
+        sentences = [
+            f"{clean(host)}: {join_words([clean(file) for file in files])}" for host, files in fleet.disputed_hosts
+        ]
+        if more := fleet.disputed_count - len(sentences):
+            sentences.append(f"{format_count(more)} more")
         found.append(
-            f"{what} ({'; '.join(told)}). The newest counts, and a fault of "
+            f"{what} ({'; '.join(sentences)}). The newest counts, and a fault of "
             "another one is listed beside it. Name each file after its host."
         )
     for one in fleet.shared_machines.values:
@@ -141,7 +143,7 @@ def _describe_lost(setting: str, value: str, most: str) -> str:
 
 def describe_outcomes(row: RuleRow) -> str:
     """`551 to change, 11 waived, 1,435 ok`."""
-    return ", ".join(f"{format_count(one.hosts.count)} {STATES[one.value].said}" for one in row.outcomes)
+    return ", ".join(f"{format_count(one.hosts.count)} {STATES[one.value].phrase}" for one in row.outcomes)
 
 
 def outcome_items(row: RuleRow, page: Page, *, is_whole: bool, but: frozenset[str] = frozenset()) -> tuple[Item, ...]:
@@ -149,10 +151,10 @@ def outcome_items(row: RuleRow, page: Page, *, is_whole: bool, but: frozenset[st
     if not is_whole and (len(row.outcomes) < 2 or not row.values.is_common):
         return ()
     most = max(row.outcomes, key=lambda one: one.hosts.count)
-    told = row.outcomes if is_whole else [one for one in row.outcomes if one is not most]
+    shown = row.outcomes if is_whole else [one for one in row.outcomes if one is not most]
     return tuple(
-        _make_hosts(f"{STATES[one.value].said} ({format_count(one.hosts.count)})", one.hosts, page)
-        for one in told
+        _make_hosts(f"{STATES[one.value].phrase} ({format_count(one.hosts.count)})", one.hosts, page)
+        for one in shown
         if (one.value not in but if is_whole else one.value != NOT_APPLICABLE)
     )
 
@@ -162,14 +164,14 @@ def find_worst(row: RuleRow) -> str:
     return min((one.value for one in row.outcomes), key=OUTCOMES.index)
 
 
-def rules_told(fleet: Fleet) -> tuple[list[RuleRow], list[RuleRow]]:
+def split_rules(fleet: Fleet) -> tuple[list[RuleRow], list[RuleRow]]:
     """The rules that are something to someone, and those that are quiet on every host."""
     loud = [row for row in fleet.rules if find_worst(row) not in QUIET]
     return loud, [row for row in fleet.rules if find_worst(row) in QUIET]
 
 
 def value_items(tally: ValueTally, page: Page) -> tuple[Item, ...]:
-    """The majority, without names unless all is told, then each other value with the hosts that have it."""
+    """The majority, without names unless all is shown, then each other value with the hosts that have it."""
     majority = tally.majority
     if tally.is_common and tally.values:
         value = _format_value(tally.values[0])
@@ -181,10 +183,10 @@ def value_items(tally: ValueTally, page: Page) -> tuple[Item, ...]:
     elif len(tally.values) > 1:
         items.append(Item(text="the values differ:"))
     others = [one for one in tally.values if one is not majority]
-    told = others if page.folds else others[:MOST_TOLD]
-    items += [_make_hosts(_count_hosts(one), one.hosts, page) for one in told]
-    if rest := sum(one.hosts.count for one in others[len(told) :]) + tally.others.count:
-        more = len(others) - len(told)
+    shown = others if page.folds else others[:MOST_VALUES]
+    items += [_make_hosts(_count_hosts(one), one.hosts, page) for one in shown]
+    if rest := sum(one.hosts.count for one in others[len(shown) :]) + tally.others.count:
+        more = len(others) - len(shown)
         what = say_count(more, "other value") if more > 0 and not tally.others.count else "other values"
         items.append(Item(text=f"{what} ({format_count(rest)})"))
     return tuple(items)
@@ -201,7 +203,7 @@ def fold_names(hosts: HostNames, page: Page) -> str:
 
 
 def _format_value(one: Valued) -> str:
-    return STATES[OK].said if one.value == AS_WANTED else clean(one.value)
+    return STATES[OK].phrase if one.value == AS_WANTED else clean(one.value)
 
 
 def _count_hosts(one: Valued) -> str:

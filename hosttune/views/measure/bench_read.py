@@ -34,8 +34,8 @@ def read_text(result: ReadResult, page: Page) -> str:
     lines += _render_table(result)
     for text in (*_render_sweep(result), *_describe_decoder(result.decoder), *map(clean, result.notes)):
         lines += wrap_text(text, columns, first="  ", rest="    ")
-    said = f"limit: {_LIMITS[result.conclusion.limit]}; {clean(result.conclusion.reason)}"
-    lines += wrap_text(said, columns, first="  ", rest="    ")
+    sentence = f"limit: {_LIMITS[result.conclusion.limit]}; {clean(result.conclusion.reason)}"
+    lines += wrap_text(sentence, columns, first="  ", rest="    ")
     if page.is_verbose:
         lines += [f"  {figure}" for figure in figures_of(make_kept(result, ""), page)]
     for advice in result.conclusion.advice:

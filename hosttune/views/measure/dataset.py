@@ -146,7 +146,7 @@ def _page_cache(dataset: Dataset) -> str:
     return (
         f"{text}; {_format_percent(share)} is there now"
         if share is not None
-        else f"{text}; how much is there now is not told"
+        else f"{text}; how much is there now is not known"
     )
 
 
@@ -168,11 +168,11 @@ def _describe_decoded(dataset: Dataset) -> Iterator[tuple[str, str]]:
         heads = _count_headers(decoded.told)
         k = f"K = {decoded.k:.1f}{_decoded_margin(decoded)}, from {heads}"
         yield "decoded", f"{text} ({k}){own}; {wide} (K = {decoded.k_float32:.1f})"
-    if untold := [name for name in decoded.untold if name not in videos]:
-        yield "decoded", f"not told for {_describe_untold(untold)}"
-    if untold := [name for name in decoded.untold if name in videos]:
-        which = join_words([clean(name) for name in untold])
-        yield "decoded", f"not told for {which}: the frames of a video take a hundred times its file and more"
+    if unknown := [name for name in decoded.untold if name not in videos]:
+        yield "decoded", f"not known for {_describe_unknown(unknown)}"
+    if unknown := [name for name in decoded.untold if name in videos]:
+        which = join_words([clean(name) for name in unknown])
+        yield "decoded", f"not known for {which}: the frames of a video take a hundred times its file and more"
     if dataset.copies_bytes:
         workers = say_count(dataset.copies_bytes // decoded.native_bytes, "worker")
         how = "a cache of decoded data inside of the Dataset is filled by every worker by itself"
@@ -219,13 +219,13 @@ def _not_known(fit: Fit, dataset: Dataset, room: str) -> str:
         if fit.high_bytes is None:
             return "too few files were looked at"
         return f"{size_text(fit.low_bytes)} to {size_text(fit.high_bytes)} of {room}"
-    return _describe_untold(dataset.decoded.untold if dataset.decoded else ())
+    return _describe_unknown(dataset.decoded.untold if dataset.decoded else ())
 
 
-def _describe_untold(untold: Iterable[str]) -> str:
+def _describe_unknown(formats: Iterable[str]) -> str:
     """What would tell it, for each of the formats whose size is guessed."""
     ways: dict[str, list[str]] = {}
-    for key in untold:
+    for key in formats:
         if key in TALKING:
             way = f"its own library in the job ({TALKING[key]})"
         elif kind_of(key) in {"picture", "sound"}:

@@ -346,12 +346,12 @@ def _describe_gpu(gpu: GpuAccount, account: Account) -> str:
     name = f"GPU {last.index}{f' {last.name}' if last.name else ''}{' (MIG instance)' if last.is_mig else ''}"
     if gpu.was_lost:
         return f"{name}: fell off the bus"
-    parts = ["utilization not told" if gpu.util.value is None else f"busy {gpu.util.value:.0f} %"]
+    parts = ["utilization not known" if gpu.util.value is None else f"busy {gpu.util.value:.0f} %"]
     if gpu.power.value is not None:
         limit = f" of {gpu.limit.value:.0f}" if gpu.limit.value else ""
         parts.append(f"{gpu.power.value:.0f}{limit} W")
     else:
-        parts.append("power not told")
+        parts.append("power not known")
     held = [
         f"{reason} {100 * seconds / account.counted_s:.0f} % of the time"
         for reason, seconds in sorted(gpu.reasons.items(), key=lambda pair: -pair[1])
@@ -422,7 +422,7 @@ def _describe_pressure(account: Account) -> str:
 
 
 def _format_percent(value: float | None) -> str:
-    return "not told" if value is None else f"{value:.0f} %"
+    return "not known" if value is None else f"{value:.0f} %"
 
 
 def _describe_reading(account: Account) -> str:

@@ -32,12 +32,12 @@ class ByPolicy:
         return f"{self.what}: {self.how}, {self.after}" if self.what else f"{self.how}, {self.after}"
 
 
-Told = tuple[str, "str | ByPolicy"]  # evidence, way out
-Look = Callable[[Any], "Told | None"]  # of the facts: what it says where it holds
+StateText = tuple[str, "str | ByPolicy"]  # evidence, way out
+Look = Callable[[Any], "StateText | None"]  # of the facts: what it says where it holds
 
 
 class BootOutlook(str, Enum):
-    """What the next boot does about a state; whoever speaks of a reboot asks here (`driver_state.before_boot`)."""
+    """What the next boot does about a state; each text about a reboot asks here (`driver_state.before_boot`)."""
 
     NOTHING = "nothing"  # it is about something else
     MENDS = "mends"
@@ -67,7 +67,7 @@ class DriverState(Fact):
         return self.boot is BootOutlook.HARMS
 
 
-def said_by_log(facts: Facts, name: str) -> Any:
+def read_log_fact(facts: Facts, name: str) -> Any:
     """What the kernel log says; it only adds to other evidence, so one that no one may read says nothing."""
     try:
         return getattr(facts.nvidia, name)
@@ -75,7 +75,7 @@ def said_by_log(facts: Facts, name: str) -> Any:
         return ""
 
 
-def holds_state(look: Callable[[Facts], Told | None], facts: Facts) -> bool:
+def holds_state(look: Callable[[Facts], StateText | None], facts: Facts) -> bool:
     """Whether another state says it already; one that is not known says nothing."""
     try:
         return look(facts) is not None
