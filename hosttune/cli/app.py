@@ -17,7 +17,7 @@ from hosttune.host.console import fill_input, leave
 from hosttune.host.inherited import require_utf8
 
 # In the order of the help, by its groups. Each is a function of this name, or the typer `app`, of the module
-# hosttune.cli.<name>; a dash in a name is an underscore there.
+# hosttune.cli.<name>, hosttune.measure.cli.<name> for those that measure; a dash in a name is an underscore there.
 GROUPS = {
     "Look": ("check", "health", "driver", "disks", "fstab", "explain", "help", "completion"),
     "Change": ("plan", "apply", "undo", "history"),
@@ -51,6 +51,12 @@ def _root(
     pass
 
 
+def module_of(name: str) -> str:
+    """The module of a command."""
+    room = "hosttune.measure.cli" if name in GROUPS.get("Measure", ()) else "hosttune.cli"
+    return f"{room}.{name.replace('-', '_')}"
+
+
 def build(names: tuple[str, ...] = COMMANDS) -> typer.Typer:
     """The application with these commands; each one costs start-up time, so `main` builds the one that is asked for."""
     app = typer.Typer(
@@ -66,7 +72,7 @@ def build(names: tuple[str, ...] = COMMANDS) -> typer.Typer:
     app.callback()(_root)
     for name in names:
         own = name.replace("-", "_")
-        module = import_module(f"hosttune.cli.{own}")
+        module = import_module(module_of(name))
         if hasattr(module, "app"):
             app.add_typer(module.app, name=name)
         else:

@@ -34,11 +34,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from hosttune.measure.views.watch import watch_json
 from hosttune.measure.watch.account import Account
 from hosttune.measure.watch.recording import replay
 from hosttune.measure.watch.session import WatchEnd
 from hosttune.measure.watch.tick import Pressure, Tick
-from hosttune.views.measure.watch import watch_json
 from tests.benchmarks.truth_scenario import BESIDE, JOB, ROOT, Scenario, filled, sh, stem, steps, until
 from tests.benchmarks.watch_field import FIELD
 from tests.benchmarks.watch_unseen import UNSEEN

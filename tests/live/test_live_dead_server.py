@@ -117,7 +117,8 @@ def test_server_that_comes_while_root_looks_at_data_is_not_waited_for(tmp_path):
 # Limits as they are, but shorter; without --budget a command that does nothing ends after `SILENT_S`.
 SHORT = """
 import sys
-from hosttune.cli import app, bench_read, within
+from hosttune.cli import app, within
+from hosttune.measure.cli import bench_read
 from hosttune.host import apart
 apart.SILENT_S, bench_read._GRACE_S, within._GRACE_S = 4.0, 4.0, 4.0
 sys.exit(app.run(sys.argv[1:]))

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from hosttune.cli import app, bench_read
+from hosttune.cli import app
 from hosttune.errors import HosttuneError
 from hosttune.measure.bench import read as reading_files
 from hosttune.measure.bench import results, state
@@ -17,6 +17,7 @@ from hosttune.measure.bench.read import Decoder, ReadResult, Wanted
 from hosttune.measure.bench.read_python import Python
 from hosttune.measure.bench.read_sample import ReadSample
 from hosttune.measure.bench.reading import Limit, conclude_limit
+from hosttune.measure.cli import bench_read
 from tests.unit.schemas import faults
 from tests.unit.test_bench_read_verdict import DECODING, WAITING, figures
 

@@ -14,7 +14,7 @@ from hosttune.measure.bench import results, scratch, state
 from hosttune.measure.bench.gates import GateClosed
 from hosttune.measure.bench.results import BenchResult, find_latest, list_stored, save
 from hosttune.measure.bench.scratch import Leftover
-from hosttune.views.measure import bench as view
+from hosttune.measure.views import bench as view
 from hosttune.views.page import Page
 from hosttune.views.terminal import Screen
 from tests.unit.schemas import faults

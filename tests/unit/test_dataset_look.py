@@ -32,8 +32,8 @@ from hosttune.measure.dataset.patience import SAMPLE_S, Patience
 from hosttune.measure.dataset.room import Fit
 from hosttune.measure.dataset.tally import Tally
 from hosttune.measure.underneath import UnderlyingDisk, Underneath
-from hosttune.views.measure import dataset as view
-from hosttune.views.measure.dataset import dataset_json
+from hosttune.measure.views import dataset as view
+from hosttune.measure.views.dataset import dataset_json
 from hosttune.views.page import Page
 from hosttune.views.terminal import Screen
 from tests.unit.schemas import faults

@@ -9,7 +9,7 @@ import pytest
 from hosttune.facts import Facts, make_unread
 from hosttune.facts.storage.disks import Disk
 from hosttune.measure.underneath import find_underneath, overlay_places
-from hosttune.views.measure.dataset import place_text
+from hosttune.measure.views.dataset import place_text
 from tests.unit.fake_reader import FakeReader
 
 ROOT = "20 1 8:2 / / rw,relatime - ext4 /dev/sda2 rw"

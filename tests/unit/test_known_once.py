@@ -13,7 +13,7 @@ PACKAGE = Path(__file__).resolve().parents[2] / "hosttune"
 # Lists of all types that a file may name, whatever they keep: for masking, for lint, for words of a report.
 OF_ALL_TYPES = {
     "host/reading/named.py", "resources/storage/fstab_lint.py", "resources/storage/mount_policy.py",
-    "views/measure/watch_words.py",
+    "measure/views/watch_words.py",
 }  # fmt: skip
 
 

@@ -9,11 +9,11 @@ from html.parser import HTMLParser
 
 import pytest
 
+from hosttune.measure.views import chart
+from hosttune.measure.views.chart import Scale, Value
+from hosttune.measure.views.watch_plot import STATE_WORDS, Picture, render_plot, render_svg
 from hosttune.measure.watch.history import Point
 from hosttune.measure.watch.states import State
-from hosttune.views.measure import chart
-from hosttune.views.measure.chart import Scale, Value
-from hosttune.views.measure.watch_plot import STATE_WORDS, Picture, render_plot, render_svg
 
 BUSY = Point(
     1.0, 1.0, ((State.GPU, 1.0),), 1.0, 90.0, 90.0, 90.0, 60.0, 40.0, 3.0, 4.0, 8.0, 1.0, 2.0, 1.0, 0.0, 4e8, 2e6, 3e6, 0.0, 0.0,

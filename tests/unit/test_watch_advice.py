@@ -12,6 +12,8 @@ from hosttune.cli.app import COMMANDS
 from hosttune.engine.rules.catalog import builtin_catalog
 from hosttune.measure.advice import ADVICE
 from hosttune.measure.gpu.reasons import HELD_BACK, POWER_CAP
+from hosttune.measure.views.watch import GUIDE, watch_text
+from hosttune.measure.views.watch_words import MEANINGS, list_evidence, make_headline
 from hosttune.measure.watch.programs import (
     ThreadPool,
     Workload,
@@ -34,8 +36,6 @@ from hosttune.measure.watch.tick import (
     Wait,
     Want,
 )
-from hosttune.views.measure.watch import GUIDE, watch_text
-from hosttune.views.measure.watch_words import MEANINGS, list_evidence, make_headline
 from hosttune.views.page import Page
 from hosttune.views.terminal import Screen
 from tests.unit.watch_scenarios import MEASURED, MIB, OTHERS, WATCHED, at, gpu, jittered, judged, tick

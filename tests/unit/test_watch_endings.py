@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 
+from hosttune.measure.views.watch import watch_text
 from hosttune.measure.watch.account import Account
 from hosttune.measure.watch.endings import EndKind, ending_of
 from hosttune.measure.watch.limits import name_setter
@@ -17,7 +18,6 @@ from hosttune.measure.watch.remedies import choose_remedies
 from hosttune.measure.watch.session import WatchEnd
 from hosttune.measure.watch.tick import Kills, MemoryTick, ShmRoom
 from hosttune.measure.watch.verdict import judge
-from hosttune.views.measure.watch import watch_text
 from hosttune.views.page import Page
 from hosttune.views.terminal import Screen
 from tests.unit.watch_scenarios import WATCHED, tick

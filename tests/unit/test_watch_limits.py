@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 
 from hosttune.facts.cpu.cpu import Quota
+from hosttune.measure.views.watch_words import make_headline
 from hosttune.measure.watch import limits
 from hosttune.measure.watch.limits import (
     CpuLimits,
@@ -23,7 +24,6 @@ from hosttune.measure.watch.limits import (
 from hosttune.measure.watch.states import HeldState, State, Trust, step
 from hosttune.measure.watch.tick import CpuLimit, HostTick, LimitKind
 from hosttune.measure.watch.verdict import Confidence
-from hosttune.views.measure.watch_words import make_headline
 from tests.unit.watch_scenarios import WATCHED, jittered, judged, states_of, tick
 
 QUOTA = CpuLimit(LimitKind.QUOTA, 0.5, 16, "/sys/fs/cgroup/jobs/cpu.max", "")

@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 
 from hosttune.measure.gpu.sample import GpuSample
+from hosttune.measure.views.watch_words import list_evidence
 from hosttune.measure.watch import near
 from hosttune.measure.watch.near import NearCpus, judge_places
 from hosttune.measure.watch.remedies import choose_remedies
 from hosttune.measure.watch.tick import Placement
-from hosttune.views.measure.watch_words import list_evidence
 from tests.unit.watch_scenarios import MEASURED, WATCHED, jittered, judged
 
 GPUS = tuple(GpuSample(index, f"GPU-{index}", "H100", pids=(10 + index,)) for index in range(2))

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from hosttune.measure.views.watch_words import list_evidence, make_headline
 from hosttune.measure.watch.recording import replay
 from hosttune.measure.watch.remedies import choose_remedies
 from hosttune.measure.watch.tick import Tick
 from hosttune.measure.watch.verdict import Confidence, VerdictKind
-from hosttune.views.measure.watch_words import list_evidence, make_headline
 from tests.unit.watch_scenarios import judged
 
 FOLDER = Path(__file__).resolve().parent / "watch_ticks"

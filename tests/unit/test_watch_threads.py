@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from hosttune.measure.views.watch_words import list_evidence, make_headline
 from hosttune.measure.watch import tasks
 from hosttune.measure.watch.process import WatchedProcess
 from hosttune.measure.watch.recording import replay
 from hosttune.measure.watch.remedies import Crowd, choose_remedies
 from hosttune.measure.watch.states import State
 from hosttune.measure.watch.tasks import MOST_READ, look_at_tasks
-from hosttune.views.measure.watch_words import list_evidence, make_headline
 from tests.unit.watch_scenarios import WATCHED, jittered, judged, tick
 
 FOLDER = Path(__file__).resolve().parent / "watch_ticks/threads"

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from hosttune.measure.views.watch_words import make_headline
 from hosttune.measure.watch.recording import replay
 from hosttune.measure.watch.remedies import choose_remedies
 from hosttune.measure.watch.tick import Want
 from hosttune.measure.watch.verdict import Confidence
-from hosttune.views.measure.watch_words import make_headline
 from tests.benchmarks import truth_job
 from tests.benchmarks.truth_guest import job as guest_job
 from tests.benchmarks.truth_scenario import stem

@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from hosttune.measure.views.watch import watch_text
+from hosttune.measure.views.watch_words import list_details, list_evidence
 from hosttune.measure.watch.account import MOST_COLD, MOST_NAMES, Account
 from hosttune.measure.watch.gaps import describe_gaps
 from hosttune.measure.watch.history import History, cut_segments, join_points, point
@@ -13,8 +15,6 @@ from hosttune.measure.watch.session import WatchEnd
 from hosttune.measure.watch.states import State
 from hosttune.measure.watch.tick import DiskTick, Mounted
 from hosttune.measure.watch.verdict import Confidence, VerdictKind, judge
-from hosttune.views.measure.watch import watch_text
-from hosttune.views.measure.watch_words import list_details, list_evidence
 from hosttune.views.page import Page
 from tests.unit.watch_scenarios import MEASURED, MIB, OTHERS, WATCHED, at, gpu, jittered, judged, tick
 

@@ -12,13 +12,13 @@ import pytest
 from hosttune.cli import status_title
 from hosttune.cli.status_title import StatusTitle
 from hosttune.host import console
+from hosttune.measure.views.watch_plot import _make_lanes
+from hosttune.measure.views.watch_words import list_evidence, make_headline
 from hosttune.measure.watch.recording import Recorder, replay
 from hosttune.measure.watch.remedies import choose_remedies
 from hosttune.measure.watch.states import State
 from hosttune.measure.watch.tick import FILE_SERVER, DiskTick, Mounted, Wait, Want, round_tick
 from hosttune.measure.watch.verdict import Confidence
-from hosttune.views.measure.watch_plot import _make_lanes
-from hosttune.views.measure.watch_words import list_evidence, make_headline
 from tests.unit.watch_scenarios import MEASURED, MIB, WATCHED, at, jittered, judged, tick
 
 

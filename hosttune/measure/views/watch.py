@@ -7,12 +7,7 @@ from typing import TYPE_CHECKING, Any
 from hosttune import quoting
 from hosttune.codec import make_document, to_json
 from hosttune.host.masking.cleaned import clean
-from hosttune.measure.watch.endings import ending_of
-from hosttune.measure.watch.remedies import choose_remedies
-from hosttune.measure.watch.states import State
-from hosttune.measure.watch.tick import gpu_percent
-from hosttune.measure.watch.verdict import VerdictKind, judge
-from hosttune.views.measure.watch_words import (
+from hosttune.measure.views.watch_words import (
     confidence_text,
     ending_text,
     list_details,
@@ -21,6 +16,11 @@ from hosttune.views.measure.watch_words import (
     not_the_cause,
     time_text,
 )
+from hosttune.measure.watch.endings import ending_of
+from hosttune.measure.watch.remedies import choose_remedies
+from hosttune.measure.watch.states import State
+from hosttune.measure.watch.tick import gpu_percent
+from hosttune.measure.watch.verdict import VerdictKind, judge
 from hosttune.views.terminal import wrap_text
 
 if TYPE_CHECKING:

@@ -111,9 +111,9 @@ def _check(words: list[str] | None, output: str | None, plot: str | None, show: 
 
 def _watch_command(words: list[str], wish: WatchOptions, *, is_live: bool) -> WatchEnd:
     from hosttune.cli.status_title import StatusTitle
+    from hosttune.measure.views.watch import live_text
     from hosttune.measure.watch.session import Show as Shown
     from hosttune.measure.watch.session import watch_command
-    from hosttune.views.measure.watch import live_text
 
     title = StatusTitle(is_wanted=is_live)
     try:
@@ -127,10 +127,10 @@ def _watch_command(words: list[str], wish: WatchOptions, *, is_live: bool) -> Wa
 def _watch_process(pid: int, wish: WatchOptions, seconds: float | None, *, is_live: bool) -> WatchEnd:
     from hosttune.cli.common import tell
     from hosttune.host.progress import end_progress, note_step, show_progress
+    from hosttune.measure.views.watch import live_text
     from hosttune.measure.watch.session import Show as Shown
     from hosttune.measure.watch.session import watch_process
     from hosttune.measure.watch.target import find
-    from hosttune.views.measure.watch import live_text
 
     target = find(pid)
     if target.note:
@@ -158,8 +158,8 @@ def _report(seen: WatchEnd, show: DisplayOptions, output: str | None, plot: str 
     from hosttune.errors import HosttuneError
     from hosttune.host.reading.live import LiveReader
     from hosttune.host.writing.output import save
+    from hosttune.measure.views.watch import watch_json, watch_text
     from hosttune.views.masking import mask_data
-    from hosttune.views.measure.watch import watch_json, watch_text
 
     page = open_page(LiveReader(), None, show)
     text = dump_json(mask_data(watch_json(seen))) if show.is_json else watch_text(seen, page)
@@ -180,10 +180,10 @@ def _report(seen: WatchEnd, show: DisplayOptions, output: str | None, plot: str 
 
 
 def _draw_picture(seen: WatchEnd, path: str) -> str:
+    from hosttune.measure.views.watch import command_text, watch_text
+    from hosttune.measure.views.watch_plot import Picture, render_plot, render_svg
+    from hosttune.measure.views.watch_words import make_headline
     from hosttune.measure.watch.verdict import judge
-    from hosttune.views.measure.watch import command_text, watch_text
-    from hosttune.views.measure.watch_plot import Picture, render_plot, render_svg
-    from hosttune.views.measure.watch_words import make_headline
     from hosttune.views.page import Page
     from hosttune.views.terminal import Screen
 

@@ -12,11 +12,11 @@ from collections.abc import Callable, Sequence
 
 from hosttune.frozen import frozen
 from hosttune.host.masking.cleaned import clean
+from hosttune.measure.views import chart
+from hosttune.measure.views.chart import AxisLabel, Scale, Value
 from hosttune.measure.watch.history import Point
 from hosttune.measure.watch.states import State
 from hosttune.rendering import render
-from hosttune.views.measure import chart
-from hosttune.views.measure.chart import AxisLabel, Scale, Value
 
 _UNITS = ((1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"), (1.0, "B/s"))
 STATE_WORDS = {

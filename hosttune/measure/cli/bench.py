@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typer import Typer
 
-from hosttune.cli.bench_read import read
 from hosttune.cli.help_page import GroupHelp
-from hosttune.cli.measuring import page_of
 from hosttune.cli.options import ShowPlain
 from hosttune.cli.words import make_command
+from hosttune.measure.cli.bench_read import read
+from hosttune.measure.cli.shared import page_of
 
 app = Typer(
     cls=GroupHelp,
@@ -27,7 +27,7 @@ def list_results(show: ShowPlain) -> int:
     from hosttune.cli.common import say, write_json
     from hosttune.codec import FORMAT_VERSION
     from hosttune.measure.bench import results
-    from hosttune.views.measure.bench import list_text
+    from hosttune.measure.views.bench import list_text
 
     found = results.list_stored()
     if show.is_json:
@@ -43,7 +43,7 @@ def clean(show: ShowPlain) -> int:
     """Delete what interrupted benches of this user left."""
     from hosttune.cli.common import say, write_json
     from hosttune.measure.bench import scratch
-    from hosttune.views.measure.bench import cleaned_text
+    from hosttune.measure.views.bench import cleaned_text
 
     found = scratch.find_leftovers()
     left = [one for one in found if not scratch.clean(one)]

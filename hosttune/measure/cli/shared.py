@@ -21,7 +21,7 @@ def run_measured(page: Page, about_s: float, bench: Callable[[Callable[[str], No
     from hosttune.host.progress import note_step, show_progress
     from hosttune.measure.bench.gates import GateClosed
     from hosttune.measure.bench.scratch import find_leftovers
-    from hosttune.views.measure.bench import leftover_text
+    from hosttune.measure.views.bench import leftover_text
 
     if left := leftover_text(find_leftovers(), page):
         tell(f"hosttune: {left}")

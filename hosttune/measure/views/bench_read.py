@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from hosttune.host.masking.cleaned import clean
 from hosttune.measure.bench.read_result import make_kept
 from hosttune.measure.bench.reading import Limit
-from hosttune.views.measure.bench import figures_of
+from hosttune.measure.views.bench import figures_of
 from hosttune.views.page import Page
 from hosttune.views.terminal import pad_text, say_count, wrap_text
 

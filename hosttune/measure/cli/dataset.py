@@ -43,7 +43,7 @@ def dataset(
         from hosttune.host.reading.live import LiveReader
         from hosttune.measure.dataset.look import look
         from hosttune.measure.dataset.patience import Patience
-        from hosttune.views.measure.dataset import dataset_json, dataset_text
+        from hosttune.measure.views.dataset import dataset_json, dataset_text
 
         reader = LiveReader()
         patience = Patience(budget)

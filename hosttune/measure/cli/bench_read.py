@@ -44,12 +44,12 @@ def read(
     because of the state of the host, 2 trouble.
     """
     from hosttune.cli.common import say, write_json
-    from hosttune.cli.measuring import keep_result, page_of, run_measured, seed_of, warn_of_dropping
     from hosttune.cli.within import end_within
     from hosttune.measure.bench import read_result, results
     from hosttune.measure.bench.read import Wanted, bench_read
     from hosttune.measure.bench.reading import Limit
-    from hosttune.views.measure.bench_read import describe_gist, read_text
+    from hosttune.measure.cli.shared import keep_result, page_of, run_measured, seed_of, warn_of_dropping
+    from hosttune.measure.views.bench_read import describe_gist, read_text
 
     wanted = Wanted(
         path, parse_levels(workers), decode, python, budget, files, seed_of(seed), drop_caches, anyway, allow_network
