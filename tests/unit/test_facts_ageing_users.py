@@ -94,6 +94,14 @@ def test_script_that_a_user_names_first_is_still_read_for_the_system():
     assert seen(costly)[0] == seen(files)[0]
 
 
+def test_folder_that_a_user_may_not_list_any_more_is_still_listed_for_the_system():
+    files = {UNIT: "[Service]\nExecStart=/usr/bin/run-parts /opt/jobs\n", "/opt/jobs/a": PROGRAM}
+    table = "0 3 * * * /opt/a\n0 4 * * * /usr/bin/run-parts /opt/jobs\n"
+    left = 100  # for the path, and not for the names in it
+    eve = {f"{SPOOL}/eve": table, "/opt/a": "a" * (OF_ONE_USER - len(table) - 64 - len("/opt/a") - left)}
+    assert seen(files)[0] == seen({**files, **eve})[0] == [("/scratch", "/opt/jobs/a:2")]
+
+
 def test_words_that_begin_a_line_are_not_looked_for():
     """A record keeps what is looked for."""
     asked = set()

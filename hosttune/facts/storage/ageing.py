@@ -329,7 +329,9 @@ class _AgeingSearch:
         """What is in a folder. It counts each time, because links give one folder any number of paths."""
         cost = 0
         if folder not in self._listed:
-            names = self._ask(folder, self.reader.list) if self._may_list(folder, user) else ()
+            if not self._may_list(folder, user):
+                return ()  # the system, or another user, may still list it
+            names = self._ask(folder, self.reader.list)
             # It may hold more names than are listed, which took its time.
             cost = OF_ONE_USER // 8 if names is ABSENT and folder in self.hidden else 0
             self._listed[folder] = () if names is ABSENT else names
