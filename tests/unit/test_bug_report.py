@@ -370,6 +370,8 @@ def test_many_small_members_and_sections_are_bounded():
 def test_one_slot_many_times_takes_no_square_of_time():
     before = process_time()
     assert len(devices_in(device(SLOTS[0]) * 20_000)) == 1
+    (one,) = devices_in(*(device(SLOTS[0]).rstrip() + "\n\tx" * 40 for _ in range(12_000)))
+    assert len(one.details) > 480_000
     assert process_time() - before < 20
 
 

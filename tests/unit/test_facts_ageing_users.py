@@ -77,6 +77,48 @@ def test_what_is_read_in_by_a_name_that_cannot_be_told_is_said(line):
     assert seen({"/etc/cron.daily/x": f"#!/bin/sh\n{line}\n"}) == ([], ["/etc/cron.daily/x"])
 
 
+def test_script_that_a_user_names_first_is_still_read_for_the_system():
+    files = {
+        UNIT: "[Service]\nExecStart=/bin/sh -c '. /opt/lib'\n",
+        "/opt/lib": "#!/bin/sh\n/opt/purge\n",
+        "/opt/purge": PROGRAM,
+    }
+    assert seen(files) == ([("/scratch", "/opt/purge:2")], [])
+    assert seen({**files, f"{SPOOL}/eve": "0 3 * * * /opt/lib\n"}) == seen(files)
+    costly = {
+        **files,
+        f"{SPOOL}/eve": "0 3 * * * /opt/a\n0 4 * * * /opt/lib\n",
+        "/opt/a": "a" * (OF_ONE_USER - 9_000),
+        "/opt/lib": "#!/bin/sh\n/opt/purge\n" + "#" * 9_000,
+    }
+    assert seen(costly)[0] == seen(files)[0]
+
+
+def test_folder_that_a_user_may_not_list_any_more_is_still_listed_for_the_system():
+    files = {UNIT: "[Service]\nExecStart=/usr/bin/run-parts /opt/jobs\n", "/opt/jobs/a": PROGRAM}
+    table = "0 3 * * * /opt/a\n0 4 * * * /usr/bin/run-parts /opt/jobs\n"
+    left = 100  # for the path, and not for the names in it
+    eve = {f"{SPOOL}/eve": table, "/opt/a": "a" * (OF_ONE_USER - len(table) - 64 - len("/opt/a") - left)}
+    assert seen(files)[0] == seen({**files, **eve})[0] == [("/scratch", "/opt/jobs/a:2")]
+
+
+def test_words_that_begin_a_line_are_not_looked_for():
+    """A record keeps what is looked for."""
+    asked = set()
+
+    class Watched(FakeReader):
+        def stat(self, path, *, follow=True):
+            asked.add(path)
+            return super().stat(path, follow=follow)
+
+    reader = Watched(
+        {"/etc/cron.daily/x": "#!/bin/sh\nA=(\nhunter2\n)\npurge\n", "/usr/local/bin/purge": PROGRAM},
+        links={"/lib": "usr/lib"},
+    )
+    assert [rule.source for rule in Facts(reader).ageing.rules] == ["/usr/local/bin/purge:2"]
+    assert {path for path in asked if path.startswith("/usr/local")} == {"/usr/local/bin/purge"}
+
+
 @pytest.mark.parametrize("line", [". /usr/share/lib", ". /lib/lsb/init-functions", "echo . $x", "cp -r . $X", "# . $x"])
 def test_what_is_no_file_of_the_site_is_not_read_in(line):
     assert seen({"/etc/cron.daily/x": f"#!/bin/sh\n{line}\n"}) == ([], [])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import lzma
 import os
 import random
@@ -369,6 +370,21 @@ def test_names_and_targets_count_as_what_is_kept(what):
     assert done.stderr == b""
     assert message == ([] if what == "key" else ["it holds more than any sosreport"])
     assert int(size_mib) < 400
+
+
+def test_file_that_many_commands_name_is_kept_once():
+    """16 GiB, if each had a text of its own."""
+    info, data = sos_members()[-1]
+    document = json.loads(data)
+    document["components"]["report"]["plugins"]["kernel"]["commands"] += [
+        {"exec": f"x{number}", "filepath": "sos_commands/kernel/x", "return_code": 0} for number in range(1000)
+    ]
+    text = "\N{GRINNING FACE}" + "a" * (4 << 20)
+    added = [member(f"{TOP}/sos_commands/kernel/x", content=text), member(info.name, content=json.dumps(document))]
+    content = gzip.compress(pack([*sos_members()[:-1], *added], "w:"), 1)
+    done = subprocess.run([sys.executable, "-c", BOMB], input=content, capture_output=True, check=False, timeout=300)
+    assert done.stderr == b""
+    assert int(done.stdout) < 400
 
 
 @pytest.mark.parametrize(("place", "is_refused"), [("etc", True), ("", True), ("../other", False), ("..", False)])

@@ -19,7 +19,7 @@ from hosttune.host.masking.secrets import mask_text
 from hosttune.regex import regex
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
 _CRONTABS: Final = "/var/spool/cron/"
 _TABLES = ("/etc/crontab", "/etc/cron.d/")
@@ -75,17 +75,17 @@ def kind_of(path: str) -> str:
     return "unit" if _UNIT.search(path) else "script"
 
 
-def short_job(content: str, kind: str) -> str:
+def short_job(content: str, kind: str, programs: Collection[str] = ()) -> str:
     """Of the jobs of users and scripts of a site: what tells of access times and of kernel values, lines in place."""
-    lines = keep_age_lines(content, kind).split("\n")
+    lines = keep_age_lines(content, kind, programs).split("\n")
     return "\n".join(_merge_rows(lines, _kernel_values(content) if kind != "unit" else ()))
 
 
-def shared_job(content: str, kind: str) -> str:
+def shared_job(content: str, kind: str, programs: Collection[str] = ()) -> str:
     """Of a crontab, script or file of variables what facts read, lines in place."""
     if kind == "script" and not content.startswith("#!"):  # pam_env and systemd read no command behind a `;`
         content = "\n".join("" if _is_secret_variable(row) else row for row in content.split("\n"))
-    lines = keep_age_lines(content, kind).split("\n")
+    lines = keep_age_lines(content, kind, programs).split("\n")
     variables = _merge_rows([], _list_variables(content))  # they begin a line
     merged = _merge_rows(variables, ((number, line) for number, line in enumerate(lines, 1) if line))
     return "\n".join(_merge_rows(_merge_rows(merged, _kernel_values(content)), _list_limits(content))) + "\n"
@@ -151,11 +151,11 @@ def _harmless_value(name: str, value: str) -> str:
     return " ".join(_options_of(value.split(), _DOCKERD | _KUBELET)) if value.startswith("-") else ""
 
 
-def shared_unit(content: str) -> str:
+def shared_unit(content: str, programs: Collection[str] = ()) -> str:
     """Of a unit the keys that facts read, its commands and variables shortened, lines in place."""
     rows = content.splitlines()
     lines = [row.strip() if _is_section(row) else "" for row in rows]
-    ageing = keep_age_lines(content, "unit").split("\n")
+    ageing = keep_age_lines(content, "unit", programs).split("\n")
     variables: dict[int, list[str]] = {}
     for number, name, value in systemd_variables(content):
         if kept := _harmless_value(name, value):

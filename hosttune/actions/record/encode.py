@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict
 from typing import Any, Final, TypeVar
 
@@ -15,6 +15,7 @@ from hosttune.facts.gpu.nvidia_smi import messages_in
 from hosttune.facts.kernel import host_log, kernel_log
 from hosttune.facts.memory import memory_modules
 from hosttune.facts.storage import pools, storage_log
+from hosttune.facts.storage.ageing_text import LOCAL_PROGRAMS
 from hosttune.facts.storage.crypttab import PATH as CRYPTTAB
 from hosttune.host.door import Completed, Process, Space, Stat, Usage, source_of
 from hosttune.host.masking.command_secrets import MASK
@@ -81,7 +82,8 @@ def encode_record(recorder: RecordingReader, *, share: bool, tool_version: str) 
     kept, base = recorder.answers, recorder.base
     machine_id = _encode_text(kept["files"].get(MACHINE_ID)).strip()
     redactor = Redactor(_encode_header(recorder, machine_id, share=share), share=share)
-    encoder = _Encoder(redactor)
+    listings = map(kept["listings"].get, LOCAL_PROGRAMS)
+    encoder = _Encoder(redactor, {name for names in listings if isinstance(names, tuple) for name in names})
     others = kept["others"]
     record: dict[str, Any] = {
         "format_version": FORMAT_VERSION,
@@ -173,8 +175,9 @@ def _encode_text(content: object) -> str:
 
 
 class _Encoder:
-    def __init__(self, redactor: Redactor) -> None:
+    def __init__(self, redactor: Redactor, programs: Collection[str]) -> None:
         self.redactor = redactor
+        self._programs = programs
         self._serials: dict[bytes, int] = {}  # of disks, in the order in which they are met
 
     def table(self, kept: Mapping[str, Answer[T]], encode: Callable[[T], Any]) -> dict[str, Any]:
@@ -215,11 +218,13 @@ class _Encoder:
         if keys := _KEPT_KEYS.get(path.rpartition("/")[2]):
             return _short_json(content, keys)
         if self.redactor.share:
-            kept = shared_text(path, content)
+            kept = shared_text(path, content, self._programs)
             if kept is None:
                 return {"unreadable": LEFT_OUT}
         else:
-            kept = short_job(mask_secrets(content), kind_of(path)) if _is_job(path, content) else content
+            kept = (
+                short_job(mask_secrets(content), kind_of(path), self._programs) if _is_job(path, content) else content
+            )
         return self.redactor.text(_without_place_secrets(path, kept))
 
     def query(self, argv: tuple[str, ...], answer: Answer[Completed]) -> dict[str, Any]:

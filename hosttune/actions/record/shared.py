@@ -6,12 +6,15 @@ A file whose kind is not known is left out: a rule that asks for it is unknown o
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from hosttune.actions.record.commands import kind_of, shared_command, shared_job, shared_unit, shared_words
 from hosttune.facts.environment import is_kept, systemd_variables
 from hosttune.host.masking.command_secrets import MASK
 from hosttune.regex import regex
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 LEFT_OUT: Final = "left out of a record that is shared"
 _STATE: Final = "/var/lib/hosttune/"
@@ -78,24 +81,26 @@ _KERNEL_VARIABLES = tuple(map(regex, (
 _ENVIRONMENT = regex(r"(?P<name>[\"'\s-](?P<key>[A-Z][A-Z0-9_]{1,80})=)(?P<value>[^\"'\s]+)")
 
 
-def shared_text(path: str, content: str) -> str | None:
-    """What is shared of a text file, the numbers of its lines kept; None for a file that is left out."""
+def shared_text(path: str, content: str, programs: Collection[str] = ()) -> str | None:
+    """What is shared of a text file, the numbers of its lines kept; None for a file that is left out. `programs` are
+    those of the site, whose names are kept.
+    """
     if path.startswith(_STATE) and not path.startswith(_KEPT_STATE):
         return None  # the journal has whole files in it, as they were
     if _AS_IT_IS.match(path) or _OWN.match(path) or path.startswith(_KEPT_STATE):
         content = _without_variables(_without_kernel_variables(content)) if _KERNEL_LINES.match(path) else content
         return _shared_pattern(content) if path == "/proc/sys/kernel/core_pattern" else content
     if (kind := kind_of(path)) == "unit":
-        return shared_unit(content)
+        return shared_unit(content, programs)
     if _JOBS.match(path):
-        return shared_job(content, kind)
+        return shared_job(content, kind, programs)
     if _SPILLS.match(path):
         return "\n".join(row if _SPILL_KEY.match(row) else "" for row in content.split("\n"))
     if path.startswith("/etc/ssh/sshd_config"):
         return _shared_sshd(content)
     if _SETTINGS.match(path) and not content.startswith("#!"):
         return _mask_settings(path, content)
-    return None if path.startswith("/etc/") and not content.startswith("#!") else shared_job(content, kind)
+    return None if path.startswith("/etc/") and not content.startswith("#!") else shared_job(content, kind, programs)
 
 
 def _shared_sshd(content: str) -> str:

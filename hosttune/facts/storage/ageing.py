@@ -21,6 +21,7 @@ from hosttune.facts.reading import drop_ins, names_in, require_sure
 from hosttune.facts.slurm_conf import SLURM_CONF, slurm_rows
 from hosttune.facts.storage.ageing_text import (
     HOME,
+    LOCAL_PROGRAMS,
     OWN_FOLDER,
     AgeRule,
     files_in,
@@ -40,7 +41,7 @@ from hosttune.host.known.unit_folders import ADMIN, LOCAL, PACKAGES, RUNTIME, SP
 from hosttune.host.masking.secrets import is_secret_file
 from hosttune.host.reading.paths import PATH_MAX
 from hosttune.regex import regex
-from hosttune.values import ABSENT, Absent
+from hosttune.values import ABSENT, Absent, Unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -106,10 +107,11 @@ class _AgeingSearch:
         self.ways = Ways(reader, facts)
         self.rules: list[AgeRule] = []
         self.hidden: dict[str, str] = {}  # the first reason of each path
-        self._seen: set[str] = set()
+        self._seen: set[tuple[str, str, int]] = set()  # a file leads to more where it is read in, and at root's cost
         self._spent: dict[str, int] = {}  # of each user; empty: the system's own
         self._of_users = 0
         self._listed: dict[str, tuple[str, ...]] = {}
+        self._programs: dict[str, frozenset[str] | None] = {}  # in LOCAL_PROGRAMS; None: not known
         self._real: dict[str, str] = {}
 
     # What is searched
@@ -192,7 +194,7 @@ class _AgeingSearch:
                     path = program if program.startswith("/") else f"{posixpath.dirname(row.path)}/{program}"
                     paths += self._find_matching(path, row.place, "")
         for path in dict.fromkeys(paths):
-            self._search(path, self._script(path, path, ""))
+            self._search(path, self._script(path, path, "", 0))
 
     def read_homes(self) -> None:
         """Units that users wrote in their home folders."""
@@ -214,7 +216,7 @@ class _AgeingSearch:
                 for path in self._unit_paths(folder, names, name):
                     if not self._may_read(name, _PER_FILE + len(path), folder):
                         break
-                    self._search(path, self._script(path, path, name), "unit", name)
+                    self._search(path, self._script(path, path, name, 0), "unit", name)
 
     def _unit_paths(self, folder: str, names: Iterable[str], user: str = "") -> Iterator[str]:
         for name in names:
@@ -233,7 +235,7 @@ class _AgeingSearch:
             follows = level | 1 if how == "read" else 2
             if follows <= level:
                 continue
-            source, target = f"{path}:{number}", _locate(name, path, home)
+            source, target = f"{path}:{number}", name if how == "name" else _locate(name, path, home)
             if not self._may_read(user, _PER_FILE + len(target), path):
                 return
             if not target and how == "read":
@@ -241,7 +243,7 @@ class _AgeingSearch:
             for one in self._find_started(target, how, source, user):
                 if one != target and not self._may_read(user, _PER_FILE + len(one), path):
                     return
-                self._search(one, self._script(one, source, user), "script", user, follows)
+                self._search(one, self._script(one, source, user, follows), "script", user, follows)
 
     def _add(self, rules: Iterable[AgeRule]) -> None:
         """With the place that a link leads to."""
@@ -254,6 +256,8 @@ class _AgeingSearch:
 
     def _find_started(self, path: str, how: str, source: str, user: str) -> list[str]:
         """The files that a path of `files_in` means now."""
+        if how == "name":
+            return [f"{folder}/{path}" for folder in LOCAL_PROGRAMS if self._may_hold(folder, path)]
         if not path or not may_be_script(path):
             return []
         if how == "folder":
@@ -262,6 +266,18 @@ class _AgeingSearch:
             stat = None if self.ways.way(path)[1] else self.reader.stat(path)
             return [path] if isinstance(stat, Stat) and stat.type == "file" and stat.mode & 0o111 else []
         return self._find_matching(path, source, user)
+
+    def _may_hold(self, folder: str, name: str) -> bool:
+        """Whether a program may be there. What is none is not looked for: a record would keep each word that a line
+        begins with, those of a key or a list of passwords too.
+        """
+        if folder not in self._programs:
+            names = () if self._is_remote(folder) else self.reader.list(folder)
+            self._programs[folder] = (
+                None if isinstance(names, Unreadable) else frozenset(() if names is ABSENT else names)
+            )
+        programs = self._programs[folder]
+        return programs is None or name in programs
 
     def _find_matching(self, path: str, source: str, user: str) -> list[str]:
         """The files that a pattern means now; wildcards in its last part only."""
@@ -313,7 +329,9 @@ class _AgeingSearch:
         """What is in a folder. It counts each time, because links give one folder any number of paths."""
         cost = 0
         if folder not in self._listed:
-            names = self._ask(folder, self.reader.list) if self._may_list(folder, user) else ()
+            if not self._may_list(folder, user):
+                return ()  # the system, or another user, may still list it
+            names = self._ask(folder, self.reader.list)
             # It may hold more names than are listed, which took its time.
             cost = OF_ONE_USER // 8 if names is ABSENT and folder in self.hidden else 0
             self._listed[folder] = () if names is ABSENT else names
@@ -341,11 +359,14 @@ class _AgeingSearch:
         self._hide(path, f"{path} is more than is read of {whose}, and is not read")
         return False
 
-    def _script(self, path: str, source: str, user: str) -> str:
-        """The text of a script; empty for what is none, and for one that was read already."""
-        if path in self._seen or self._is_not_of_image(path):
+    def _script(self, path: str, source: str, user: str, level: int) -> str:
+        """The text of a script; empty for what is none, and for one that was read already for this user and level: what
+        a user names first is still to be read for the system, and where it is read in it leads to more.
+        """
+        key = (path, user, level)
+        if key in self._seen or self._is_not_of_image(path):
             return ""
-        self._seen.add(path)
+        self._seen.add(key)
         if self._is_remote(path, source):
             return ""
         real = self.reader.resolve(path)

@@ -19,12 +19,13 @@ from hosttune.facts.base import Fact
 from hosttune.facts.environment import shell_variables
 from hosttune.frozen import frozen
 from hosttune.host.masking.command_secrets import mask_documents
+from hosttune.host.masking.secrets import mask_secrets
 from hosttune.host.reading.paths import PATH_MAX
 from hosttune.lines import LineNumbers
 from hosttune.regex import regex
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
 # What asks for access times in a line without its quotes. Every repetition is bounded: users write crontabs, too.
 _ASKS = regex(
@@ -92,6 +93,7 @@ _SCRIPT = regex(r"\.(?:sh|bash|zsh|ksh|py|pl|rb)$")
 _PROGRAMS = regex(r"/(?:usr/)?(?:bin|sbin|lib|lib64|libexec|share|games)/|/(?:proc|sys|dev|run)/")
 # The two folders that a script knows without a variable are one character each until the file is known.
 OWN_FOLDER, HOME = "\1", "\2"
+LOCAL_PROGRAMS = ("/usr/local/sbin", "/usr/local/bin")
 _ROOTS = ("/", OWN_FOLDER, HOME)
 _OPERATOR = regex(r"[;|&()\n]")
 _OWN = regex(
@@ -107,7 +109,7 @@ _MARKED = regex("[\3-\7\16]")
 _HIDE, _SHOWN = str.maketrans(_MARKS, _HIDDEN), str.maketrans(_HIDDEN, _MARKS)
 
 # What a record keeps
-_LEADS = {"read": ". ", "start": "", "word": "_=", "folder": "run-parts "}
+_LEADS = {"read": ". ", "start": "", "word": "_=", "folder": "run-parts ", "name": ""}
 _KEPT = regex(r"(?:\$\(dirname \$0\))?[\w./@~${}*?%+:-]{1,4000}")
 _WHOLE_PERIOD = regex(r"\d{1,9}[smhdw]?")
 _INTERPRETER = regex(r"#!\s{0,9}[\w./-]{1,200}")
@@ -216,7 +218,7 @@ def files_in(content: str, kind: str = "script") -> Iterator[tuple[int, str, str
     here = ""
     found: dict[tuple[str, str], None] = {}
     left = _MOST_NAMED
-    for number, written in rows_of(content, kind):
+    for number, written in rows_of(mask_secrets(content), kind):
         plain = _OF_HOME.sub(HOME, _OWN.sub(OWN_FOLDER, written) if kind == "script" else written)
         quoted = _SINGLE if "$(" in plain or "`" in plain else _QUOTED  # a command in double quotes is the shell's
         lines = [quoted.sub(lambda match: match[0].translate(_HIDE), plain).translate(_QUOTES)]
@@ -257,7 +259,7 @@ def _files_of(command: re.Match[str], here: str) -> Iterator[tuple[str, str]]:
         folders = dict.fromkeys((here, "", OWN_FOLDER, HOME))
         yield from (("start", f"{folder}/{name.removeprefix('./')}") for folder in folders)
     elif _NAME.fullmatch(name) and name not in _SHELL_WORDS:
-        yield from (("start", f"/usr/local/{folder}/{name}") for folder in ("sbin", "bin"))
+        yield "name", name
 
 
 def may_be_script(path: str) -> bool:
@@ -265,15 +267,18 @@ def may_be_script(path: str) -> bool:
     return _SCRIPT.search(path) is not None or _PROGRAMS.match(path) is None
 
 
-def keep_age_lines(content: str, kind: str = "script") -> str:
+def keep_age_lines(content: str, kind: str = "script", programs: Collection[str] = ()) -> str:
     """What a record keeps of a file of commands so that the same is found in it, lines in place: what removes by age
-    is written anew from its rule, and no other word of its author is kept than paths.
+    is written anew from its rule, and no other word of its author is kept than paths and names of `programs`, which are
+    in LOCAL_PROGRAMS.
     """
     rows = content.splitlines() or [""]
     kept: list[dict[str, None]] = [{} for _ in rows]
     for rule in rules_in(content, "", kind):
         kept[int(rule.source[1:]) - 1][_command_of(rule)] = None
     for number, how, path in files_in(content, kind):
+        if how == "name" and path not in programs:
+            continue
         name = path.replace(OWN_FOLDER, "$(dirname $0)").replace(HOME, "%h" if kind == "unit" else "$HOME")
         unknown = ". $" if how == "read" or " " in name else ""
         kept[number - 1][f"{_LEADS[how]}{name}" if _KEPT.fullmatch(name) else unknown] = None

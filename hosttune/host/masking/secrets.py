@@ -80,6 +80,11 @@ _PAIR = regex(
     (?:(?<=")(?:\\.|[^"\\\n])+|(?<=')[^'\n]+|[^\s<,}}"'][^\n<,}}]*)""",
     re.IGNORECASE | re.VERBOSE,
 )
+# An option and its value as two entries of a list: "--token", "value".
+_ENTRY = regex(
+    rf"(?P<name>[\"']--?[\w.-]{{0,80}}{_WORDS}\d?[\"']\s{{0,80}},\s{{0,80}}[\"'])(?!\(masked\)|-)[^\"'\n]+(?=[\"'])",
+    re.IGNORECASE,
+)
 # The text below `name: |` of YAML is as far in as its first line.
 _TEXT_BLOCK = regex(
     rf"""(?P<name>^(?P<in>[ ]{{0,80}})(?:-[ ])?["']?[\w.-]{{0,80}}{_WORDS}\d?["']?:
@@ -250,7 +255,7 @@ def _mask_read(text: str) -> str:
     for pattern in (URL_PARAMETER, _SHARE_USER, _HEADER):
         text = pattern.sub(_mask_found, text)
     if _HINT.search(text):
-        for pattern in (_PAIR, _TEXT_BLOCK):
+        for pattern in (_PAIR, _ENTRY, _TEXT_BLOCK):
             text = pattern.sub(_mask_found, text)
         text = "\n".join(_mask_assignments(line) for line in text.split("\n"))
     return _SHAPES.sub(MASK, text)
@@ -272,7 +277,7 @@ def _without_blocks(text: str) -> str:
     kept: list[str] = []
     position = 0
     while begin := _BLOCK.search(text, position):
-        kept += (text[position : begin.end()], f"\n{MASK}")
+        kept.append(text[position : begin.end()])
         end = f"-----END {begin[1]}-----"
         line = text.find("\n", begin.end())
         line = len(text) if line < 0 else line
@@ -288,11 +293,15 @@ def _without_blocks(text: str) -> str:
                 position = line
             else:
                 break
+        breaks = text[begin.end() : position].count("\n")
+        kept += ("\n", MASK, "\n" * (breaks - 1)) if breaks else (" ", MASK)
     return "".join((*kept, text[position:]))
 
 
 def _mask_found(found: re.Match[str]) -> str:
-    return found["name"] + MASK
+    """Lines stay in their places."""
+    hidden = found[0][len(found["name"]) :]
+    return found["name"] + MASK + "\n" * hidden.count("\n")
 
 
 def _mask_assignments(line: str) -> str:

@@ -7,6 +7,7 @@ bytes of the configuration space).
 from __future__ import annotations
 
 import base64
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hosttune.frozen import frozen
@@ -49,6 +50,7 @@ class PciDevice:
 def devices_in(*texts: str) -> tuple[PciDevice, ...]:
     """Those of whole answers, at most MOST; of a device that several answers have, what each adds."""
     found: dict[str, PciDevice] = {}
+    details: dict[str, list[str]] = {}
     seen: set[tuple[int, str]] = set()
     for number, lines in ((number, block) for number, text in enumerate(texts) for block in _split_blocks(text)):
         head = _HEAD.match(lines[0])
@@ -63,15 +65,15 @@ def devices_in(*texts: str) -> tuple[PciDevice, ...]:
         kind, vendor, device = (
             numbers.groups() if numbers else _numbers_of(config) if len(config) >= 64 else ("", "", "")
         )
-        details = tuple(lines[1:])
+        details.setdefault(slot, []).extend(lines[1:])
         if before:
             kind, vendor, device = (
                 one or other
                 for one, other in zip((kind, vendor, device), (before.kind, before.vendor, before.device), strict=True)
             )
-            config, details = config or before.config, (*before.details, *details)
-        found[slot] = PciDevice(slot, kind, vendor, device, config, details)
-    return tuple(one for one in found.values() if one.kind and one.vendor)
+            config = config or before.config
+        found[slot] = PciDevice(slot, kind, vendor, device, config, ())
+    return tuple(replace(one, details=tuple(details[one.slot])) for one in found.values() if one.kind and one.vendor)
 
 
 def _numbers_of(config: bytes) -> tuple[str, str, str]:

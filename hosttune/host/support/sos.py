@@ -160,15 +160,18 @@ def _list_rows(plugin: Mapping[str, Any], key: str) -> Iterator[Mapping[str, Any
 
 
 def _list_answers(archive: Archive, manifest: _Manifest) -> Iterator[tuple[str, str]]:
-    """What commands printed that came to their end, and of which nothing is cut, by the command."""
+    """What commands printed that came to their end, and of which nothing is cut, by the command. A file that many name
+    is kept once.
+    """
+    texts: dict[str, str] = {}
     for row in (row for plugin in manifest.plugins.values() for row in _list_rows(plugin, "commands")):
         command, place, status = row.get("exec"), row.get("filepath"), row.get("return_code")
         if not (isinstance(command, str) and isinstance(place, str) and isinstance(status, int)):
             continue
         ended = status == 0 or (command.startswith("nvidia-smi ") and status in _STATUSES_OF_SMI)
-        content = archive.files.get(place, b"") if ended and not row.get("truncated") else b""
-        if content:
-            yield command, _decode(content)
+        if ended and not row.get("truncated") and archive.files.get(place):
+            texts[place] = texts.get(place) or _decode(archive.files[place])
+            yield command, texts[place]
 
 
 def _parse_time(date: str) -> float:
