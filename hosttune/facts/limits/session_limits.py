@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, make_shared
@@ -43,6 +44,10 @@ ITEMS = {
     "sigpending": ("Max pending signals", 1),
     "stack": ("Max stack size", 1024),
 }
+# Items of limits.conf(5) besides, Debian's chroot among them.
+_OTHER_ITEMS = frozenset({
+    "chroot", "cpu", "maxlogins", "maxsyslogins", "nice", "nonewprivs", "priority", "rss", "rtprio",
+})  # fmt: skip
 _UNLIMITED = frozenset({"unlimited", "infinity", "-1"})
 _INIT = "/proc/1/limits"
 _FD_SETSIZE = 1024  # select(2)
@@ -65,6 +70,23 @@ def parse_lines(content: str) -> Iterator[tuple[int, str, str, str, str]]:
         if len(words) == 4 and words[1] in {"soft", "hard", "-"}:
             for kind in ("soft", "hard") if words[1] == "-" else (words[1],):
                 yield number, words[0], kind, words[2], words[3]
+
+
+def find_skipped(content: str) -> Iterator[tuple[int, str]]:
+    """(line, why) of each line that pam_limits skips with a word in the log of logins (parse_config_file(),
+    process_limit()): it takes four words, or two of which the second is `-`, in capitals as well.
+    """
+    for number, row in enumerate(content.splitlines(), 1):
+        words = row.partition("#")[0].lower().split()
+        if not words or (len(words) == 2 and words[1] == "-"):
+            continue
+        if len(words) < 4:
+            yield number, "is not `domain soft|hard|- item value`"
+        elif words[1] not in {"soft", "hard", "-"}:
+            yield number, f"has `{words[1]}` in the place of soft, hard or -"
+        elif words[2] not in ITEMS and words[2] not in _OTHER_ITEMS:
+            near = get_close_matches(words[2], ITEMS, 1, 0.75)
+            yield number, f"has no item of limits.conf: `{words[2]}`{f' (is {near[0]} meant?)' if near else ''}"
 
 
 @frozen
@@ -109,7 +131,7 @@ class SessionLimits(Fact):
 
 
 def collect(reader: Reader, facts: Facts) -> SessionLimits:
-    files = make_shared(_read_files, reader)
+    files = make_shared(read_files, reader)
 
     def look(item: str) -> SessionLimit:
         default = make_shared(_read_default, reader, item)
@@ -146,7 +168,7 @@ def _normalize_item(item: str) -> str:
     return item
 
 
-def _read_files(reader: Reader) -> tuple[tuple[str, str], ...]:
+def read_files(reader: Reader) -> tuple[tuple[str, str], ...]:
     """(path, text) in the order in which pam_limits reads them."""
     listed = sorted(name for name in names_in(reader, FOLDER) if name.endswith(".conf"))
     return tuple(read_texts(reader, (FILE, *(f"{FOLDER}/{name}" for name in listed))))
