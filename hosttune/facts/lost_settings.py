@@ -79,6 +79,8 @@ _UNIT_FOLDERS = tuple(f".{kind}.d" for kind in ("service", "socket", "mount", "s
 _BARE = regex(r"[A-Za-z0-9][A-Za-z0-9_@-]{0,254}")
 _PUT_AWAY = regex(r"(?i)readme|bac?k(?:up)?$|old$|orig|disabled|off$|save|example|sample|template")
 _ALIAS = regex(r"(?m)^[ \t]*(?:alias|install)[ \t]+([\w-]{1,64})[ \t]")
+_WAAGENT = "/etc/waagent.conf"
+_OF_DISK = regex(r"(?m)^ResourceDisk\.(Format|EnableSwap)=([yn])[ \t]*$")
 _GRUB = FileOrder(GRUB_FOLDER, ".cfg")
 # Arguments that images of distributions leave in /etc/default/grub, and that cost nothing.
 _IDLE = frozenset({"quiet", "splash", "console", "nosplash", "rhgb", "vt.handoff"})
@@ -151,6 +153,7 @@ def _find_files(reader: Reader, facts: Facts) -> Iterator[LostFile]:
     yield from _find_skipped_limits(reader, facts)
     yield from _find_unread_grub(reader, facts)
     yield from _find_lost_default(reader, facts)
+    yield from _find_waagent(reader, facts)
     for (path, other), rows in found.items():
         order = rows[0][0].order
         yield LostFile(
@@ -434,6 +437,27 @@ def _find_lost_default(reader: Reader, facts: Facts) -> Iterator[LostFile]:
     way_out = f"{look}\nname one of these in {quote(path)}, or 0\nsudo update-grub"
     owner = facts.file_owners[path].name
     yield LostFile(path, (), (), owner, "", "", False, path, why=why, way_out=way_out)
+
+
+def _find_waagent(reader: Reader, facts: Facts) -> Iterator[LostFile]:
+    """Swap of the Azure agent on a disk that it does not format (ResourceDiskHandler.run of WALinuxAgent), or that
+    cloud-init formats and mounts as well.
+    """
+    given = {match[1]: match[2] == "y" for match in _OF_DISK.finditer(hint(reader, _WAAGENT))}
+    entries = attempt(lambda: facts.fstab.entries)
+    lines = [one for one in entries if "comment=cloudconfig" in one.options] if isinstance(entries, tuple) else []
+    why = ""
+    if given.get("EnableSwap") and not given.get("Format"):
+        why = "ResourceDisk.EnableSwap=y makes no swap without ResourceDisk.Format=y"
+    elif given.get("Format") and lines:
+        why = f"cloud-init mounts the resource disk as well ({lines[0].where}), and chance decides which of both has it"
+    if why and facts.file_owners[_WAAGENT].decides:
+        way_out = (
+            "leave the disk to cloud-init: ResourceDisk.Format=n and ResourceDisk.EnableSwap=n\n"
+            "swap on it: mounts and swap of cloud-init"
+        )
+        owner = facts.file_owners[_WAAGENT].name
+        yield LostFile(_WAAGENT, (), (), owner, "", "", False, _WAAGENT, why=why, way_out=way_out)
 
 
 def _key_of(one: Placed) -> str:
