@@ -76,7 +76,7 @@ OF_MOUNTS = (
     r"|couldn't mount |error loading journal|group descriptors corrupted|Unrecognized mount option )"
     r"|XFS \([\w!-]{1,64}\): (?:Invalid superblock magic|Filesystem has duplicate UUID|SB validate failed|log mount"
     r"|Superblock has unknown |unknown mount option |Ending (?:clean mount|recovery))"
-    r"|BTRFS error \(device [\w!-]{1,64}(?: state \w{1,8})?\): (?:open_ctree failed|devid \d+ uuid "
+    r"|BTRFS error \(device [\w!-]{1,64}(?::? state \w{1,8})?\): (?:open_ctree failed|devid \d+ uuid "
     r"|failed to read chunk|superblock checksum|unrecognized mount option )"
     r"|FAT-fs \([\w!-]{1,64}\): (?:bogus |Can't find a valid FAT)|F2FS-fs \([\w!-]{1,64}\): Can't find valid F2FS"
     r"|ntfs3(?:: |\()[\w!-]{1,64}\)?: volume is dirty|(?:" + _BY_ROOT + r"): Unknown parameter '" + _OF_QUOTAS + OF_SWAP
@@ -147,13 +147,15 @@ _UNANCHORED = (
 # that stall and volumes,
 # without quotas and drives that are set up, without a kernel that died, without devices that stopped, without mounts
 # that failed, and without firmware, then the older form.
-_NO_SWAP = tuple(word.replace(OF_SWAP, "").replace(_GIVEN_UP, "") for word in JOURNAL)
+_COLON = ("(?::? state", "(?: state")  # btrfs writes `: state` in some kernels, ` state` in others (messages.c)
+_NO_SWAP = tuple(word.replace(OF_SWAP, "").replace(_GIVEN_UP, "").replace(*_COLON) for word in JOURNAL)
 _NO_MISFIT = tuple(word.replace(_MISFIT, "").replace(_STALLED, "").replace(_VOLUMES, "") for word in _NO_SWAP)
 _NO_QUOTAS = tuple(word.replace(_OF_QUOTAS, "").replace(_SET_UP, "") for word in _NO_MISFIT)
 _BEFORE = tuple(word.replace(_DIED, "").replace(_NOT_SET_UP, "") for word in _NO_QUOTAS)
 _OLD_DEVICES = OF_DEVICES.replace(_SET_UP, "").replace(_GIVEN_UP, "").replace(_VOLUMES, "")
 _NO_DEVICES = tuple(word.replace(_DIED, "").replace(_OLD_DEVICES, "") for word in _NO_QUOTAS)
-_NO_MOUNTS = tuple(word.replace(OF_MOUNTS.replace(_OF_QUOTAS, "").replace(OF_SWAP, ""), "") for word in _NO_DEVICES)
+_OLD_MOUNTS = OF_MOUNTS.replace(_OF_QUOTAS, "").replace(OF_SWAP, "").replace(*_COLON)
+_NO_MOUNTS = tuple(word.replace(_OLD_MOUNTS, "") for word in _NO_DEVICES)
 _OLD = {
     JOURNAL: (
         _NO_SWAP,

@@ -48,7 +48,7 @@ _SILENT_DISK = regex(
 )
 _FAILED_MOUNT = regex(OF_MOUNTS.removeprefix("|"))
 _OF_DEVICE = regex(
-    r"[A-Za-z0-9-]{1,9} ?(?:error |warning )?(?:\((?:device )?|: )(?P<name>[\w!-]{1,64})(?: state \w{1,8})?\)?: "
+    r"[A-Za-z0-9-]{1,9} ?(?:error |warning )?(?:\((?:device )?|: )(?P<name>[\w!-]{1,64})(?::? state \w{1,8})?\)?: "
     r"(?P<words>.{1,200})"
 )
 _OF_OPTION = regex(r"(?P<name>\w+): (?P<words>Unknown parameter '[^']{1,64}')")
