@@ -113,13 +113,17 @@ class SessionLimits(Fact):
 
     entries: Mapping[str, SessionLimit]
     refused: tuple[LimitLine, ...]  # hard limits of open files with which pam_limits refuses a login
+    refused_later: tuple[LimitLine, ...]  # more of them from the next boot on, as a file sets fs.nr_open lower then
 
     @property
     def refused_text(self) -> str:
         """`* hard nofile unlimited (/etc/security/limits.conf:2)`, the first of many."""
-        return ", ".join(
-            f"{one.domain} {one.kind} nofile {one.given.value} ({one.given.place})" for one in self.refused[:3]
-        )
+        return _describe(self.refused)
+
+    @property
+    def refused_later_text(self) -> str:
+        """The same of the next boot."""
+        return _describe(self.refused_later)
 
     def __getitem__(self, item: str) -> SessionLimit:
         return self.entries[item]
@@ -132,6 +136,7 @@ class SessionLimits(Fact):
 
 def collect(reader: Reader, facts: Facts) -> SessionLimits:
     files = make_shared(read_files, reader)
+    refused = make_shared(lambda: tuple(_find_refused(facts, look("nofile"))))
 
     def look(item: str) -> SessionLimit:
         default = make_shared(_read_default, reader, item)
@@ -141,7 +146,9 @@ def collect(reader: Reader, facts: Facts) -> SessionLimits:
             hard=lazy(lambda: default()[1]),
         )
 
-    return SessionLimits(Lookup(look), lazy(lambda: tuple(_find_refused(facts, look("nofile")))))
+    return SessionLimits(
+        Lookup(look), lazy(refused), lazy(lambda: tuple(_find_refused_later(facts, look("nofile"), refused())))
+    )
 
 
 def _find_refused(facts: Facts, nofile: SessionLimit) -> Iterator[LimitLine]:
@@ -160,6 +167,19 @@ def _find_refused(facts: Facts, nofile: SessionLimit) -> Iterator[LimitLine]:
         value = amounts[domain] or 0
         if most < value < math.inf or (value == math.inf and is_old):
             yield one
+
+
+def _find_refused_later(facts: Facts, nofile: SessionLimit, now: tuple[LimitLine, ...]) -> Iterator[LimitLine]:
+    """Of the next boot: systemd raises fs.nr_open when it starts, and systemd-sysctl sets it after that."""
+    setting = facts.sysctl_at_boot["fs.nr_open"]
+    most = setting.number if setting.is_set else math.inf
+    for one in {line.domain: line for line in nofile.lines if line.kind == "hard"}.values():
+        if most < (parse_amount(one.given.value) or 0) < math.inf and one not in now:
+            yield one
+
+
+def _describe(lines: tuple[LimitLine, ...]) -> str:
+    return ", ".join(f"{one.domain} {one.kind} nofile {one.given.value} ({one.given.place})" for one in lines[:3])
 
 
 def _normalize_item(item: str) -> str:
