@@ -25,7 +25,7 @@ from hosttune.facts.storage.ways import ways_of
 from hosttune.host.reading.paths import PATH_MAX
 from hosttune.regex import regex
 from hosttune.resources.storage.fstab_boot import BootLine
-from hosttune.values import ABSENT
+from hosttune.values import ABSENT, Unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -88,8 +88,14 @@ def look_at_root_line(facts: Facts) -> Iterator[BootLine]:
     that only for a / that it found by its GPT type (systemd-remount-fs.service(8)). A file that this boot had is right.
     """
     menu = attempt(lambda: facts.grub_arguments.entries)
-    root = None if facts.reader.persistent_only else facts.mounts.at.get("/")
-    if root is None or root.fstype not in ON_DISK or not isinstance(menu, tuple) or not menu:
+    root = None if facts.reader.persistent_only else attempt(lambda: facts.mounts.at.get("/"))
+    if (
+        root is None
+        or isinstance(root, Unreadable)
+        or root.fstype not in ON_DISK
+        or not isinstance(menu, tuple)
+        or not menu
+    ):
         return
     given = [word for word in menu[0].arguments if word in {"ro", "rw"}]
     has_line = any(entry.path == "/" for entry in facts.fstab.entries) or "/" in facts.mount_units.by_path
