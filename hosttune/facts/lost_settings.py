@@ -16,13 +16,22 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, attempt, lazy
 from hosttune.facts.commands import RC_LOCAL
+from hosttune.facts.kernel.grub import has_entry, parse_menu, settings_of
 from hosttune.facts.kernel.grub_arguments import FOLDER as GRUB_FOLDER
-from hosttune.facts.kernel.grub_arguments import Arguments, add_up_arguments, arguments_of, read_files
+from hosttune.facts.kernel.grub_arguments import (
+    MENU,
+    Arguments,
+    add_up_arguments,
+    arguments_of,
+    find_shell_fault,
+    read_files,
+)
 from hosttune.facts.kernel.module_options import same_value
 from hosttune.facts.kernel.modules_at_boot import ON_COMMAND_LINE, kept_out_at_boot, modules_at_boot
 from hosttune.facts.kernel.sysctl_at_boot import CONF
 from hosttune.facts.kernel.sysfs_at_boot import udev_writes
-from hosttune.facts.limits.session_limits import ITEMS
+from hosttune.facts.limits.session_limits import ITEMS, find_skipped
+from hosttune.facts.limits.session_limits import read_files as read_limits
 from hosttune.facts.placed import Placed
 from hosttune.facts.precedence import LIMITS, MODPROBE, SYSCTL, TMPFILES, UDEV, FileOrder, find_losers, unit_order
 from hosttune.facts.reading import drop_in_texts, hint, names_in, read_texts
@@ -70,6 +79,8 @@ _UNIT_FOLDERS = tuple(f".{kind}.d" for kind in ("service", "socket", "mount", "s
 _BARE = regex(r"[A-Za-z0-9][A-Za-z0-9_@-]{0,254}")
 _PUT_AWAY = regex(r"(?i)readme|bac?k(?:up)?$|old$|orig|disabled|off$|save|example|sample|template")
 _ALIAS = regex(r"(?m)^[ \t]*(?:alias|install)[ \t]+([\w-]{1,64})[ \t]")
+_WAAGENT = "/etc/waagent.conf"
+_OF_DISK = regex(r"(?m)^ResourceDisk\.(Format|EnableSwap)=([yn])[ \t]*$")
 _GRUB = FileOrder(GRUB_FOLDER, ".cfg")
 # Arguments that images of distributions leave in /etc/default/grub, and that cost nothing.
 _IDLE = frozenset({"quiet", "splash", "console", "nosplash", "rhgb", "vt.handoff"})
@@ -139,6 +150,10 @@ def _find_files(reader: Reader, facts: Facts) -> Iterator[LostFile]:
     yield from _find_unknown_sysctls(reader, facts)
     yield from _find_rc_local(reader, facts)
     yield from _find_dropped_arguments(reader, facts)
+    yield from _find_skipped_limits(reader, facts)
+    yield from _find_unread_grub(reader, facts)
+    yield from _find_lost_default(reader, facts)
+    yield from _find_waagent(reader, facts)
     for (path, other), rows in found.items():
         order = rows[0][0].order
         yield LostFile(
@@ -374,6 +389,75 @@ def _find_dropped_arguments(reader: Reader, facts: Facts) -> Iterator[LostFile]:
                 yield LostFile(
                     path, tuple(lost), tuple(lost.values()), owner.name, "", "", False, better, why=why, way_out=way_out
                 )  # fmt: skip
+
+
+def _find_skipped_limits(reader: Reader, facts: Facts) -> Iterator[LostFile]:
+    """Lines of limits.conf that pam_limits skips."""
+    files = attempt(read_limits, reader)
+    for path, content in files if isinstance(files, tuple) else ():
+        rows = tuple(find_skipped(content))
+        if rows and facts.file_owners[path].decides:
+            more = f", and {len(rows) - 3} more lines" if len(rows) > 3 else ""
+            why = ", ".join(f"line {line} {text}" for line, text in rows[:3]) + more + ": pam_limits skips that"
+            way_out = f"correct it in {quote(path)}\nlog in anew, and see: ulimit -a"
+            lines = tuple(line for line, _ in rows)
+            yield LostFile(path, (), lines, facts.file_owners[path].name, "", "", False, path, why=why, way_out=way_out)
+
+
+def _find_unread_grub(reader: Reader, facts: Facts) -> Iterator[LostFile]:
+    """Settings of GRUB that no shell can read: update-grub fails, and with it each installation of a kernel."""
+    files = attempt(read_files, reader)
+    for path, text in files if isinstance(files, tuple) else ():
+        line, fault = find_shell_fault(text)
+        if line and facts.file_owners[path].decides:
+            why = f"line {line} {fault}: update-grub fails, the boot menu stays as it is, and apt stops at a new kernel"
+            way_out = (
+                f"correct line {line} of {quote(path)}\nsee whether sh reads it: sh -n {quote(path)}\nsudo update-grub"
+            )
+            owner = facts.file_owners[path].name
+            yield LostFile(path, (), (line,), owner, "", "", False, path, why=why, way_out=way_out)
+
+
+def _find_lost_default(reader: Reader, facts: Facts) -> Iterator[LostFile]:
+    """A default that GRUB's menu does not have, as after its kernel was removed: GRUB takes its first entry."""
+    files = attempt(read_files, reader)
+    rows = files if isinstance(files, tuple) else ()
+    places = [
+        (path, settings["GRUB_DEFAULT"]) for path, text in rows if "GRUB_DEFAULT" in (settings := settings_of(text))
+    ]
+    menu = reader.read(MENU)
+    path, default = places[-1] if places else ("", "0")
+    if not isinstance(menu, bytes) or default.isdigit() or default in {"", "saved"} or {"$", "`"} & set(default):
+        return
+    entries = parse_menu(menu.decode("utf-8", "replace"))
+    if not entries or has_entry(entries, default) or not facts.file_owners[path].decides:
+        return
+    why = f"GRUB_DEFAULT names {quote(default)}, and {MENU} has no such entry: GRUB boots its first one"
+    look = f"see what it has: sudo grep -E 'menuentry|submenu' {MENU}"
+    way_out = f"{look}\nname one of these in {quote(path)}, or 0\nsudo update-grub"
+    owner = facts.file_owners[path].name
+    yield LostFile(path, (), (), owner, "", "", False, path, why=why, way_out=way_out)
+
+
+def _find_waagent(reader: Reader, facts: Facts) -> Iterator[LostFile]:
+    """Swap of the Azure agent on a disk that it does not format (ResourceDiskHandler.run of WALinuxAgent), or that
+    cloud-init formats and mounts as well.
+    """
+    given = {match[1]: match[2] == "y" for match in _OF_DISK.finditer(hint(reader, _WAAGENT))}
+    entries = attempt(lambda: facts.fstab.entries)
+    lines = [one for one in entries if "comment=cloudconfig" in one.options] if isinstance(entries, tuple) else []
+    why = ""
+    if given.get("EnableSwap") and not given.get("Format"):
+        why = "ResourceDisk.EnableSwap=y makes no swap without ResourceDisk.Format=y"
+    elif given.get("Format") and lines:
+        why = f"cloud-init mounts the resource disk as well ({lines[0].where}), and chance decides which of both has it"
+    if why and facts.file_owners[_WAAGENT].decides:
+        way_out = (
+            "leave the disk to cloud-init: ResourceDisk.Format=n and ResourceDisk.EnableSwap=n\n"
+            "swap on it: mounts and swap of cloud-init"
+        )
+        owner = facts.file_owners[_WAAGENT].name
+        yield LostFile(_WAAGENT, (), (), owner, "", "", False, _WAAGENT, why=why, way_out=way_out)
 
 
 def _key_of(one: Placed) -> str:

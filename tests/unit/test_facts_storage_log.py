@@ -58,6 +58,7 @@ def test_mount_that_failed_is_told_in_the_words_of_the_kernel():
         "ext4: Unknown parameter 'nobarier'",
         "XFS (loop2): Filesystem has duplicate UUID bb3e4320-f3cd-4daa-a84a-07f93e69d1d1 - can't mount",
         "BTRFS error (device sdb state C): open_ctree failed: -22",
+        "BTRFS error (device sdj: state C): open_ctree failed: -5",
         'ntfs3: sdc1: volume is dirty and "force" flag is not set!',
         "EXT4-fs (sdd1): VFS: Can't find ext4 filesystem",
         "EXT4-fs (sdd1): mounted filesystem a9bbffb7-c0b2 r/w with ordered data mode. Quota mode: none.",
@@ -71,7 +72,7 @@ def test_mount_that_failed_is_told_in_the_words_of_the_kernel():
     found = log(*(f"1794990000.100000 kernel: {one}" for one in lines)).mount_errors
     assert [(one.name, one.words[:14]) for one in found] == [
         ("loop0", "Invalid superb"), ("loop1", "VFS: Can't fin"), ("ext4", "Unknown parame"), ("loop2", "Filesystem has"),
-        ("sdb", "open_ctree fai"), ("sdc1", "volume is dirt"), ("sdg", "ext4_enable_qu"),
+        ("sdb", "open_ctree fai"), ("sdj", "open_ctree fai"), ("sdc1", "volume is dirt"), ("sdg", "ext4_enable_qu"),
     ]  # fmt: skip
     assert log("1794990000.100000 kernel: nfs: server nfs01 OK").mount_errors == ()
 

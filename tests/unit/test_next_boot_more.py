@@ -250,3 +250,39 @@ def test_ntfs_that_the_kernel_mounts_read_only(options, fstype, flags, count):
     mount = f"31 22 8:16 / /data {flags} shared:9 - {fstype} /dev/sdb {flags}\n"
     lines = look_at_boot_lines(host(f"UUID=5AD4B6A3D4B6810D /data ntfs {options} 0 0", mount, held=held))
     assert len([one for one in lines if "by which this kernel mounts it read-only" in one.note]) == count
+
+
+MENU = "linux /boot/vmlinuz-6.8.0-60-generic root=UUID=0a11-22 ro quiet\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "menu", "booted", "is_fault"),
+    [
+        (f"UUID={UUID} /data ext4 nofail 0 2", MENU, 1000, True),
+        (f"UUID={UUID} /data ext4 nofail 0 2", MENU.replace(" ro ", " rw "), 1000, False),
+        (f"UUID={UUID} /data ext4 nofail 0 2", MENU.replace("root=UUID=0a11-22 ", ""), 1000, False),  # by its GPT type
+        (f"UUID={UUID} /data ext4 nofail 0 2", MENU, 3000, False),  # this boot came up with that file
+        ("UUID=0a11-22 / ext4 defaults 0 1", MENU, 1000, False),
+    ],
+)
+def test_root_without_a_line_stays_read_only(line, menu, booted, is_fault):
+    facts = host(line, more={"/boot/grub/grub.cfg": menu, "/proc/stat": f"btime {booted}\n"})
+    facts.reader.stats["/etc/fstab"] = Stat("file", 0o644, 0, 0, 100, 2000 * 10**9, 1, 77, 1)
+    faults = [one.fault for one in look_at_boot_lines(facts) if one.target == "/" and one.fault]
+    assert (
+        faults
+        == ["/etc/fstab has no line of /, and the kernel mounts / read-only (ro): the next boot leaves it so"]
+        * is_fault
+    )
+
+
+@pytest.mark.parametrize(
+    ("menu", "booted", "is_noted"),
+    [(MENU, 1000, True), (MENU, 3000, False), (MENU.replace("quiet", "rootflags=data=writeback"), 1000, False)],
+)
+def test_option_of_root_that_no_remount_sets(menu, booted, is_noted):
+    more = {"/boot/grub/grub.cfg": menu, "/boot/vmlinuz-6.8.0-60-generic": "", "/proc/stat": f"btime {booted}\n"}
+    facts = host("UUID=0a11-22 / ext4 data=writeback 0 1", more={**more, "/proc/cmdline": "root=UUID=0a11-22 ro\n"})
+    facts.reader.stats["/etc/fstab"] = Stat("file", 0o644, 0, 0, 100, 2000 * 10**9, 1, 77, 1)
+    (line,) = [one for one in look_at_boot_lines(facts) if one.target == "/"]
+    assert ("no remount can set `data=writeback`" in line.note) is is_noted

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, make_shared
 from hosttune.facts.kernel.kernel import split_command_line
-from hosttune.facts.reading import if_absent, read_integer, read_text
+from hosttune.facts.reading import if_absent, read_integer, read_text, require_sure
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
 
@@ -43,6 +45,14 @@ _HARMFUL: Mapping[str, str] = {
     "mem": "hides the memory above from the kernel",
 }  # fmt: skip
 _KERNEL_LINE = regex(r"^[ \t]*linux(?:efi|16)?[ \t]+(\S*/vmlinu[xz]-(\S+))[ \t]*(.*)$", re.MULTILINE)
+# Arguments with which a boot ends in a shell on the console, without services and logins by ssh: systemd(1), "Kernel
+# Command Line", initramfs-tools(7) (break), dracut.cmdline(7) (rd.break), kernel-parameters.txt (init=, rdinit=).
+_SHELL = regex(
+    r"single|rescue|emergency|[sS1]|-b|systemd\.unit=(?:rescue|emergency|runlevel1)(?:\.target)?"
+    r"|(?:rd)?init=\S*/(?:(?:ba|da|z|a)?sh|busybox)|break(?:=\S*)?|rd\.break(?:=\S*)?"
+)
+_SHELL_TARGETS = frozenset({"rescue.target", "emergency.target", "runlevel1.target"})
+_DEFAULT_TARGET = "/etc/systemd/system/default.target"
 _OWN = regex(r"BOOT_IMAGE=|initrd=|recovery$|single$|nomodeset$|dis_ucode_ldr$")
 
 
@@ -61,6 +71,8 @@ class Cmdline(Fact):
     contradictions: tuple[str, ...]  # `iommu=off, later iommu=pt`: the last one counts as a rule
     dead: tuple[str, ...]  # sentences for arguments without effect
     harmful: tuple[Harm, ...]  # arguments that slow jobs down or weaken the host
+    shell_arguments: tuple[str, ...]  # what the next boot has that ends it in a shell on the console, without services
+    shell_target: str  # rescue.target, to which default.target leads; empty for what starts services
     added: tuple[str, ...]  # what the next boot has and this one has not; empty where GRUB does not tell
     removed: tuple[str, ...]  # what this boot has and the next one has not
     zeroes_on_alloc: bool  # the kernel clears every page that it hands out
@@ -88,10 +100,14 @@ def judge_arguments(arguments: tuple[str, ...], table: Mapping[str, str]) -> tup
 def next_arguments(grub_cfg: str, kernel: str) -> tuple[str, ...] | None:
     """The arguments of the first entry of grub.cfg that starts this kernel, without those that GRUB adds; None where
     there is none, or a variable of GRUB is in it."""
+    words = _words_of_entry(grub_cfg, kernel)
+    return None if words is None else tuple(word for word in words if not _OWN.match(word))
+
+
+def _words_of_entry(grub_cfg: str, kernel: str) -> tuple[str, ...] | None:
     for match in _KERNEL_LINE.finditer(grub_cfg):
         if match[2] == kernel:
-            words = split_command_line(re.sub(r"\$(?:vt_handoff|\{?[a-z_]+\}?)", "", match[3]).replace("\\", ""))
-            return tuple(word for word in words if not _OWN.match(word))
+            return split_command_line(re.sub(r"\$(?:vt_handoff|\{?[a-z_]+\}?)", "", match[3]).replace("\\", ""))
     return None
 
 
@@ -103,10 +119,13 @@ def default_of(config: str, option: str) -> bool:
 def collect(reader: Reader, facts: Facts) -> Cmdline:
     arguments = make_shared(lambda: of_kernel(facts.kernel.command_line))
     pending = make_shared(lambda: _find_pending(reader, facts, arguments()))
+    next_words = make_shared(_find_next_words, reader, facts)
     return Cmdline(
         contradictions=lazy(lambda: find_repeated(arguments())),
         dead=lazy(lambda: tuple(one.sentence for one in judge_arguments(arguments(), _DEAD))),
-        harmful=lazy(lambda: judge_arguments(arguments(), _HARMFUL)),
+        harmful=lazy(lambda: judge_arguments((*arguments(), *_find_added(pending)), _HARMFUL)),
+        shell_arguments=lazy(lambda: tuple(word for word in next_words() if _SHELL.fullmatch(word))),
+        shell_target=lazy(lambda: "" if any(map(_names_unit, next_words())) else _find_shell_target(reader)),
         added=lazy(lambda: pending()[0]),
         removed=lazy(lambda: pending()[1]),
         zeroes_on_alloc=lazy(lambda: _zeroes_memory(reader, facts, arguments(), "init_on_alloc")),
@@ -119,6 +138,29 @@ def collect(reader: Reader, facts: Facts) -> Cmdline:
 def of_kernel(words: tuple[str, ...]) -> tuple[str, ...]:
     """The arguments before `--`; those behind it are for process 1."""
     return words[: words.index("--")] if "--" in words else words
+
+
+def _find_added(pending: Callable[[], tuple[tuple[str, ...], tuple[str, ...]]]) -> tuple[str, ...]:
+    found = attempt(pending)
+    return found[0] if isinstance(found, tuple) else ()
+
+
+def _find_next_words(reader: Reader, facts: Facts) -> tuple[str, ...]:
+    """All arguments of the next boot; none where GRUB's files do not tell."""
+    kernel = attempt(lambda: facts.boot.next_kernel)
+    menu = if_absent(read_text(reader, "/boot/grub/grub.cfg"), "") if isinstance(kernel, str) and kernel else ""
+    return tuple(dict.fromkeys(of_kernel(_words_of_entry(menu, str(kernel)) or ())))
+
+
+def _names_unit(word: str) -> bool:
+    """Whether an argument names what to start, which counts over default.target."""
+    return word.startswith("systemd.unit=") or word in {"2", "3", "4", "5"}
+
+
+def _find_shell_target(reader: Reader) -> str:
+    target = require_sure(reader.link(_DEFAULT_TARGET))
+    name = target.rpartition("/")[2] if isinstance(target, str) else ""
+    return name if name in _SHELL_TARGETS else ""
 
 
 def _find_pending(reader: Reader, facts: Facts, arguments: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:

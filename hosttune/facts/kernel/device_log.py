@@ -36,7 +36,8 @@ _IS_OURS = regex(OF_DEVICES.removeprefix("|"))
 _SLOT = r"([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])"
 _NVME = regex(
     r"nvme (nvme\d{1,9}): (?:I/O .{1,100}\btimeout, reset controller|controller is down; will reset"
-    r"|(\d{1,5}/\d{1,5}/\d{1,5} default/read/poll queues))"
+    r"|(\d{1,5}/\d{1,5}/\d{1,5} default/read/poll queues)|(Disabling device after reset failure: -\d{1,4}"
+    r"|Removing after probe failure status: -\d{1,4}))"
 )
 _AMD = regex(
     rf"amdgpu {_SLOT}: (?:amdgpu: )?(?:\{{\d+\}})?(?:(GPU reset\(\d+\) succeeded)|(GPU reset\(\d+\) failed|GPU reset "
@@ -90,6 +91,7 @@ class DeviceLog(Fact):
     """What does not count as over. Raises UnknownFact if nothing is found and lines of the last day may be missing."""
 
     reset_drives: tuple[ResetDrive, ...]
+    given_up: Mapping[str, str]  # by name the NVMe controllers that the driver took out of use in this boot: nvme1, why
     amd_faults: Mapping[
         str, str
     ]  # by slot why a GPU of AMD's does not compute, since the driver or a reset worked last
@@ -135,7 +137,10 @@ def collect(reader: Reader, facts: Facts) -> DeviceLog:
         return lazy(lambda: facts.kernel_log.certain(make()))
 
     return DeviceLog(
-        reset_drives=certain(lambda: resets_in((at, match[1], bool(match[2])) for at, match in recent(_NVME))),
+        reset_drives=certain(
+            lambda: resets_in((at, match[1], bool(match[2])) for at, match in recent(_NVME) if not match[3])
+        ),
+        given_up=certain(lambda: given_up_in(text for _, text in timed())),
         amd_faults=certain(lambda: amd_faults_in(text for _, text in timed())),
         mlx5_faults=certain(lambda: mlx5_faults_in(text for _, text in timed())),
         evicted_by=certain(lambda: tuple(dict.fromkeys(match[1] for _, match in recent(_LUSTRE)))),
@@ -221,6 +226,17 @@ def resets_in(named: Iterable[tuple[float | None, str, bool]]) -> tuple[ResetDri
             found[name] = found.get(name, 0) + 1
         last[name] = moment
     return tuple(ResetDrive(name, resets) for name, resets in sorted(found.items()))
+
+
+def given_up_in(texts: Iterable[str]) -> Mapping[str, str]:
+    """The NVMe controllers of which the last line is that the driver gave them up: none that was set up since."""
+    found: dict[str, str] = {}
+    for text in texts:
+        if (match := _NVME.match(text)) and match[3]:
+            found[match[1]] = match[3]
+        elif match and match[2]:
+            found.pop(match[1], None)
+    return found
 
 
 def amd_faults_in(texts: Iterable[str]) -> Mapping[str, str]:

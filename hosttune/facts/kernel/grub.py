@@ -120,6 +120,17 @@ def kernel_at(menu: tuple[MenuEntry, ...], default: str) -> str:
     return entry_at(menu, default).kernel
 
 
+def has_entry(menu: tuple[MenuEntry, ...], default: str) -> bool:
+    """Whether each level of a default is there by its title or id, or is a number."""
+    level = menu
+    for word in map(str.strip, default.split(">")):
+        named = [entry for entry in level if entry.is_called(word)]
+        if not named:
+            return word.isdigit()
+        level = tuple(entry for one in named for entry in one.entries)
+    return True
+
+
 def entry_at(menu: tuple[MenuEntry, ...], default: str) -> MenuEntry:
     """The entry that GRUB takes for a `default`: a title, an id, or a number, with `>` between the levels. Raises
     ValueError, with a sentence, where that is not clear, or which kernel it starts.

@@ -37,6 +37,10 @@ _RECOVERY = frozenset({"recovery", "single"})  # words of 10_linux on Ubuntu and
 _VARIABLE = regex(r"\$(?:\{(\w+)\}|(\w+))")
 
 
+_APART = regex(r"\s*(?:export\s+)?(GRUB_\w{1,64})(?:\s+=|=\s+[^\s#;&|])")
+_TWO_WORDS = regex(r"\s*(?:export\s+)?(GRUB_\w{1,64})=[^\s\"'\\;#&|<>()`$]+\s+[^\s#;&|]")
+
+
 @frozen
 class Arguments(Fact):
     """What the settings add up to."""
@@ -105,6 +109,40 @@ def add_up_arguments(texts: Iterable[tuple[str, str]]) -> Arguments:
                 afresh.append(place)
             values[match[1]] = words
     return Arguments(values[DEFAULT], values[EVERY], tuple(afresh))
+
+
+def find_shell_fault(text: str) -> tuple[int, str]:
+    """(line, what is wrong) where sh(1) cannot read such a file, so that grub-mkconfig (`set -e`) fails; (0, "") if it
+    can. A here-document is not looked at.
+    """
+    quote, opened = "", 0
+    for number, row in enumerate(() if "<<" in text else text.splitlines(), 1):
+        if not quote and (match := _APART.match(row) or _TWO_WORDS.match(row)):
+            return (
+                number,
+                f"has a blank in the value of {match[1]} or beside its =, and sh takes what follows for a command",
+            )
+        quote = _quote_after(row, quote)
+        opened = (opened or number) if quote else 0
+    return (opened, f"opens a quote ({quote}) that is not closed") if quote else (0, "")
+
+
+def _quote_after(row: str, quote: str) -> str:
+    """The quote that is open at the end of a line of sh(1), of one that begins inside `quote`."""
+    is_escaped, before = False, " "
+    for letter in row:
+        if is_escaped:
+            is_escaped = False
+        elif letter == "\\" and quote != "'":
+            is_escaped = True
+        elif quote:
+            quote = "" if letter == quote else quote
+        elif letter == "#" and before in " \t;":
+            break
+        elif letter in "'\"":
+            quote = letter
+        before = letter
+    return quote
 
 
 def _keeps_before(written: str, before: tuple[Placed, ...]) -> bool:

@@ -66,15 +66,20 @@ _BY_ROOT = r"ext[234]|xfs|btrfs|f2fs|vfat|msdos|exfat|ntfs3|iso9660|udf|nfs4?|ci
 # Why a mount failed, as the file system says it (ext4_fill_super, xfs_mountfs, open_ctree, ntfs_fill_super ...).
 # ext4_enable_quotas() of fs/ext4/super.c: with the feature quota and without the module quota_v2 each mount fails so.
 _OF_QUOTAS = r"|EXT4-fs warning \(device [\w!-]{1,64}\): ext4_enable_quotas:\d{1,6}: Failed to enable quota tracking "
+# Why a swap file is not taken: mm/swapfile.c, fs/iomap/swapfile.c (iomap_swapfile_fail).
+OF_SWAP = (
+    r"|swapon: (?:swapfile has holes|file .{1,512} (?:is inline|has unallocated extents|is not committed"
+    r"|has shared extents|is not on the main device)$)"
+)
 OF_MOUNTS = (
     r"|EXT[234]-fs (?:error )?\([\w!-]{1,64}\): (?:VFS: Can't find |bad geometry|bad block size|unable to read superbl"
     r"|couldn't mount |error loading journal|group descriptors corrupted|Unrecognized mount option )"
     r"|XFS \([\w!-]{1,64}\): (?:Invalid superblock magic|Filesystem has duplicate UUID|SB validate failed|log mount"
     r"|Superblock has unknown |unknown mount option |Ending (?:clean mount|recovery))"
-    r"|BTRFS error \(device [\w!-]{1,64}(?: state \w{1,8})?\): (?:open_ctree failed|devid \d+ uuid "
+    r"|BTRFS error \(device [\w!-]{1,64}(?::? state \w{1,8})?\): (?:open_ctree failed|devid \d+ uuid "
     r"|failed to read chunk|superblock checksum|unrecognized mount option )"
     r"|FAT-fs \([\w!-]{1,64}\): (?:bogus |Can't find a valid FAT)|F2FS-fs \([\w!-]{1,64}\): Can't find valid F2FS"
-    r"|ntfs3(?:: |\()[\w!-]{1,64}\)?: volume is dirty|(?:" + _BY_ROOT + r"): Unknown parameter '" + _OF_QUOTAS
+    r"|ntfs3(?:: |\()[\w!-]{1,64}\)?: volume is dirty|(?:" + _BY_ROOT + r"): Unknown parameter '" + _OF_QUOTAS + OF_SWAP
 )
 OF_STORAGE = (
     r"EXT4-fs \([\w!-]+\): (?:Remounting filesystem read-only|shut down requested|mounted filesystem)"
@@ -85,13 +90,18 @@ OF_STORAGE = (
 _OF_SLOT = r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]: "
 _NOT_SET_UP = "|Fatal error during GPU init"
 _SET_UP = r"|\d{1,5}/\d{1,5}/\d{1,5} default/read/poll queues"  # of an NVMe drive, at the boot and after each reset
+# Of an NVMe drive that the driver gives up (nvme_reset_work of drivers/nvme/host/pci.c; the second before Linux 6.2).
+_GIVEN_UP = r"|Disabling device after reset failure: -\d|Removing after probe failure status: -\d"
 _VOLUMES = (  # clients that CephFS threw out, and volumes of RAID controllers
     r"|ceph: (?:\[[0-9a-f-]{36} \d{1,20}\]: )?(?:mds\d{1,5} (?:reconnect denied|rejected session)"
     r"|auto reconnect after )"
     rf"|libceph: client\d{{1,20}} fsid |megaraid_sas {_OF_SLOT}\d{{1,10}} \(.{{1,60}}\) - VD .{{1,9}} is now "
 )
 OF_DEVICES = (
-    r"|nvme nvme\d{1,9}: (?:I/O .{1,100}\btimeout, reset controller|controller is down; will reset" + _SET_UP + r")"
+    r"|nvme nvme\d{1,9}: (?:I/O .{1,100}\btimeout, reset controller|controller is down; will reset"
+    + _SET_UP
+    + _GIVEN_UP
+    + r")"
     rf"|amdgpu {_OF_SLOT}(?:amdgpu: )?(?:\{{\d+\}})?(?:GPU reset(?:\(\d+\)| end with)|device lost from bus"
     + _NOT_SET_UP
     + r"|[Uu]ncorrectable hardware error\(ERREVENT_)"
@@ -132,18 +142,23 @@ _UNANCHORED = (
     r"|nfs: server .* (not responding|OK)|INFO: task .* blocked "
     r"|(I/O|timeout|medium|protection|offline) error, dev |Linux version \d|Run /\S+ as init process"
 )
-# What records from before hold in the place of both, the newest first: the same without modules that do not fit, cards
+# What records from before hold in the place of both, the newest first: the same without swap files and drives that are
+# given up, without modules that do not fit, cards
 # that stall and volumes,
 # without quotas and drives that are set up, without a kernel that died, without devices that stopped, without mounts
 # that failed, and without firmware, then the older form.
-_NO_MISFIT = tuple(word.replace(_MISFIT, "").replace(_STALLED, "").replace(_VOLUMES, "") for word in JOURNAL)
+_COLON = ("(?::? state", "(?: state")  # btrfs writes `: state` in some kernels, ` state` in others (messages.c)
+_NO_SWAP = tuple(word.replace(OF_SWAP, "").replace(_GIVEN_UP, "").replace(*_COLON) for word in JOURNAL)
+_NO_MISFIT = tuple(word.replace(_MISFIT, "").replace(_STALLED, "").replace(_VOLUMES, "") for word in _NO_SWAP)
 _NO_QUOTAS = tuple(word.replace(_OF_QUOTAS, "").replace(_SET_UP, "") for word in _NO_MISFIT)
 _BEFORE = tuple(word.replace(_DIED, "").replace(_NOT_SET_UP, "") for word in _NO_QUOTAS)
-_OLD_DEVICES = OF_DEVICES.replace(_SET_UP, "").replace(_VOLUMES, "")
+_OLD_DEVICES = OF_DEVICES.replace(_SET_UP, "").replace(_GIVEN_UP, "").replace(_VOLUMES, "")
 _NO_DEVICES = tuple(word.replace(_DIED, "").replace(_OLD_DEVICES, "") for word in _NO_QUOTAS)
-_NO_MOUNTS = tuple(word.replace(OF_MOUNTS.replace(_OF_QUOTAS, ""), "") for word in _NO_DEVICES)
+_OLD_MOUNTS = OF_MOUNTS.replace(_OF_QUOTAS, "").replace(OF_SWAP, "").replace(*_COLON)
+_NO_MOUNTS = tuple(word.replace(_OLD_MOUNTS, "") for word in _NO_DEVICES)
 _OLD = {
     JOURNAL: (
+        _NO_SWAP,
         _NO_MISFIT,
         _NO_QUOTAS,
         _BEFORE,

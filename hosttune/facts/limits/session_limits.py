@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, make_shared
@@ -43,6 +44,10 @@ ITEMS = {
     "sigpending": ("Max pending signals", 1),
     "stack": ("Max stack size", 1024),
 }
+# Items of limits.conf(5) besides, Debian's chroot among them.
+_OTHER_ITEMS = frozenset({
+    "chroot", "cpu", "maxlogins", "maxsyslogins", "nice", "nonewprivs", "priority", "rss", "rtprio",
+})  # fmt: skip
 _UNLIMITED = frozenset({"unlimited", "infinity", "-1"})
 _INIT = "/proc/1/limits"
 _FD_SETSIZE = 1024  # select(2)
@@ -65,6 +70,23 @@ def parse_lines(content: str) -> Iterator[tuple[int, str, str, str, str]]:
         if len(words) == 4 and words[1] in {"soft", "hard", "-"}:
             for kind in ("soft", "hard") if words[1] == "-" else (words[1],):
                 yield number, words[0], kind, words[2], words[3]
+
+
+def find_skipped(content: str) -> Iterator[tuple[int, str]]:
+    """(line, why) of each line that pam_limits skips with a word in the log of logins (parse_config_file(),
+    process_limit()): it takes four words, or two of which the second is `-`, in capitals as well.
+    """
+    for number, row in enumerate(content.splitlines(), 1):
+        words = row.partition("#")[0].lower().split()
+        if not words or (len(words) == 2 and words[1] == "-"):
+            continue
+        if len(words) < 4:
+            yield number, "is not `domain soft|hard|- item value`"
+        elif words[1] not in {"soft", "hard", "-"}:
+            yield number, f"has `{words[1]}` in the place of soft, hard or -"
+        elif words[2] not in ITEMS and words[2] not in _OTHER_ITEMS:
+            near = get_close_matches(words[2], ITEMS, 1, 0.75)
+            yield number, f"has no item of limits.conf: `{words[2]}`{f' (is {near[0]} meant?)' if near else ''}"
 
 
 @frozen
@@ -91,13 +113,17 @@ class SessionLimits(Fact):
 
     entries: Mapping[str, SessionLimit]
     refused: tuple[LimitLine, ...]  # hard limits of open files with which pam_limits refuses a login
+    refused_later: tuple[LimitLine, ...]  # more of them from the next boot on, as a file sets fs.nr_open lower then
 
     @property
     def refused_text(self) -> str:
         """`* hard nofile unlimited (/etc/security/limits.conf:2)`, the first of many."""
-        return ", ".join(
-            f"{one.domain} {one.kind} nofile {one.given.value} ({one.given.place})" for one in self.refused[:3]
-        )
+        return _describe(self.refused)
+
+    @property
+    def refused_later_text(self) -> str:
+        """The same of the next boot."""
+        return _describe(self.refused_later)
 
     def __getitem__(self, item: str) -> SessionLimit:
         return self.entries[item]
@@ -109,7 +135,8 @@ class SessionLimits(Fact):
 
 
 def collect(reader: Reader, facts: Facts) -> SessionLimits:
-    files = make_shared(_read_files, reader)
+    files = make_shared(read_files, reader)
+    refused = make_shared(lambda: tuple(_find_refused(facts, look("nofile"))))
 
     def look(item: str) -> SessionLimit:
         default = make_shared(_read_default, reader, item)
@@ -119,7 +146,9 @@ def collect(reader: Reader, facts: Facts) -> SessionLimits:
             hard=lazy(lambda: default()[1]),
         )
 
-    return SessionLimits(Lookup(look), lazy(lambda: tuple(_find_refused(facts, look("nofile")))))
+    return SessionLimits(
+        Lookup(look), lazy(refused), lazy(lambda: tuple(_find_refused_later(facts, look("nofile"), refused())))
+    )
 
 
 def _find_refused(facts: Facts, nofile: SessionLimit) -> Iterator[LimitLine]:
@@ -140,13 +169,26 @@ def _find_refused(facts: Facts, nofile: SessionLimit) -> Iterator[LimitLine]:
             yield one
 
 
+def _find_refused_later(facts: Facts, nofile: SessionLimit, now: tuple[LimitLine, ...]) -> Iterator[LimitLine]:
+    """Of the next boot: systemd raises fs.nr_open when it starts, and systemd-sysctl sets it after that."""
+    setting = facts.sysctl_at_boot["fs.nr_open"]
+    most = setting.number if setting.is_set else math.inf
+    for one in {line.domain: line for line in nofile.lines if line.kind == "hard"}.values():
+        if most < (parse_amount(one.given.value) or 0) < math.inf and one not in now:
+            yield one
+
+
+def _describe(lines: tuple[LimitLine, ...]) -> str:
+    return ", ".join(f"{one.domain} {one.kind} nofile {one.given.value} ({one.given.place})" for one in lines[:3])
+
+
 def _normalize_item(item: str) -> str:
     if fault := SessionLimits.name_fault(item):
         raise UnknownFact(fault[0])
     return item
 
 
-def _read_files(reader: Reader) -> tuple[tuple[str, str], ...]:
+def read_files(reader: Reader) -> tuple[tuple[str, str], ...]:
     """(path, text) in the order in which pam_limits reads them."""
     listed = sorted(name for name in names_in(reader, FOLDER) if name.endswith(".conf"))
     return tuple(read_texts(reader, (FILE, *(f"{FOLDER}/{name}" for name in listed))))

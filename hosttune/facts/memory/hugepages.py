@@ -47,6 +47,7 @@ class Hugepages(Fact):
     boot_mode: str  # transparent_hugepage= on the kernel command line; empty without
     anonymous_bytes: int  # memory of processes that is on them now
     pmd_bytes: int  # size of a transparent huge page; 0 where the kernel has none
+    default_bytes: int  # size of a page of vm.nr_hugepages; 0 where the kernel has none
     pools: tuple[HugePagePool, ...]  # the smallest pages first
 
     @property
@@ -77,6 +78,7 @@ def collect(reader: Reader, facts: Facts) -> Hugepages:  # noqa: ARG001 - the in
             lambda: derive(read_text(reader, MEMINFO), MEMINFO, parse_meminfo).get("AnonHugePages", 0)
         ),
         pmd_bytes=lazy(lambda: if_absent(read_integer(reader, f"{_THP}/hpage_pmd_size"), 0)),
+        default_bytes=lazy(lambda: derive(read_text(reader, MEMINFO), MEMINFO, parse_meminfo).get("Hugepagesize", 0)),
         pools=lazy(_read_pools, reader),
     )
 

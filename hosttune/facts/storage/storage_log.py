@@ -15,7 +15,7 @@ import re
 from typing import TYPE_CHECKING, TypeVar
 
 from hosttune.facts.base import Fact, UnknownFact, attempt, keep_known, lazy, make_shared
-from hosttune.facts.kernel.kernel_log import OF_MOUNTS, lines_of, message_of, newest_of_each
+from hosttune.facts.kernel.kernel_log import OF_MOUNTS, OF_SWAP, lines_of, message_of, newest_of_each
 from hosttune.facts.reading import if_absent, read_line, read_text, require_known, require_sure
 from hosttune.facts.storage.nfs import sees_only_of_pods
 from hosttune.frozen import frozen
@@ -48,13 +48,14 @@ _SILENT_DISK = regex(
 )
 _FAILED_MOUNT = regex(OF_MOUNTS.removeprefix("|"))
 _OF_DEVICE = regex(
-    r"[A-Za-z0-9-]{1,9} ?(?:error |warning )?(?:\((?:device )?|: )(?P<name>[\w!-]{1,64})(?: state \w{1,8})?\)?: "
+    r"[A-Za-z0-9-]{1,9} ?(?:error |warning )?(?:\((?:device )?|: )(?P<name>[\w!-]{1,64})(?::? state \w{1,8})?\)?: "
     r"(?P<words>.{1,200})"
 )
 _OF_OPTION = regex(r"(?P<name>\w+): (?P<words>Unknown parameter '[^']{1,64}')")
 # In a user namespace mount(2) reads the options before it asks for the right to mount that type (fs/namespace.c,
 # do_new_mount): each user can have this logged as often as they like.
 _BY_ANY_USER = regex(r"\w{1,32}: Unknown parameter '")
+_SWAP = regex(OF_SWAP.removeprefix("|"))
 _MOUNTED = ("mounted filesystem", "Ending clean mount", "Ending recovery")
 _OF_A_SERVER = ("rpc_", "nfs")  # functions of the kernel in which a task waits for one of the network
 # Where the other threads of a program wait while the kernel writes its core dump; before Linux 6.12 no signal reaches
@@ -105,7 +106,7 @@ class HungTask(Fact):
 class MountError(Fact):
     """Why the kernel did not mount something, in its own words."""
 
-    name: str  # of the device, as in /sys/block: sda1; of an option that no type knows, the type
+    name: str  # of the device, as in /sys/block: sda1; of an option that no type knows, the type; swapon
     words: str  # as the log has them
 
 
@@ -191,9 +192,9 @@ def mount_errors_in(lines: Iterable[str]) -> tuple[MountError, ...]:
     found: dict[tuple[str, str], MountError] = {}
     for _, words in map(message_of, lines):
         match = _OF_OPTION.match(words) or _OF_DEVICE.match(words)
-        if not match:
+        if not match and not _SWAP.match(words):
             continue
-        name, sentence = match["name"], match["words"]
+        name, sentence = (match["name"], match["words"]) if match else ("swapon", words.removeprefix("swapon: "))
         if sentence.startswith(_MOUNTED):
             found = {key: one for key, one in found.items() if one.name != name}
         elif _FAILED_MOUNT.match(words):

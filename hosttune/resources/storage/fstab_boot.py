@@ -19,7 +19,7 @@ from hosttune.facts.storage.fstab_lines import PATH, LineKind, clean_path, descr
 from hosttune.facts.storage.fstab_options import decode, encode, is_on_demand
 from hosttune.facts.storage.fstab_reasons import false_blank
 from hosttune.facts.storage.fstab_types import is_remote_to_systemd
-from hosttune.facts.storage.kernel_types import find_lacking_kernel, find_lock
+from hosttune.facts.storage.kernel_types import find_lacking_kernel, find_lock, is_older_than_boot
 from hosttune.facts.storage.mount_units import LOCAL, device_path, device_wait, find_late
 from hosttune.facts.storage.mounts import asks_read_only, mount_below, unit_name
 from hosttune.facts.storage.sources import (
@@ -76,7 +76,10 @@ HARMLESS = frozenset({"duplicate", "relative-target"})
 # What fails on some boots: a line by which something is mounted now has shown that it need not.
 MAY_FAIL = frozenset({"no-netdev"})
 # What may go well at one boot and not at the next, by the order in which systemd takes things.
-_NOTED = frozenset({"waits-for-network", "early-automount", "false-blank", "needs-nofail", "union-order"})
+_NOTED = frozenset({
+    "waits-for-network", "early-automount", "false-blank", "needs-nofail", "union-order", "root-remount", "root-quota",
+    "noexec-packages",
+})  # fmt: skip
 _AFTER = "x-systemd.after"
 _OF_OTHERS = ("x-systemd.wanted-by=", "x-systemd.required-by=")  # with which local-fs.target does not wait
 _PULLS = frozenset({"x-systemd.requires", "x-systemd.wants"})  # which order as well (systemd.mount(5))
@@ -164,7 +167,12 @@ def look_at_boot_lines(facts: Facts) -> tuple[BootLine, ...]:
     from hosttune.resources.storage.crypt_boot import look_at_crypttab
     from hosttune.resources.storage.failed_boot import look_at_failed_units
     from hosttune.resources.storage.in_use import look_at_shutdown, look_at_swap_in_use
-    from hosttune.resources.storage.resume_boot import look_at_resume, look_at_root, look_at_subvolume
+    from hosttune.resources.storage.resume_boot import (
+        look_at_resume,
+        look_at_root,
+        look_at_root_line,
+        look_at_subvolume,
+    )
     from hosttune.resources.storage.unit_boot import look_at_units
 
     document = document_of(facts.reader)
@@ -173,7 +181,7 @@ def look_at_boot_lines(facts: Facts) -> tuple[BootLine, ...]:
     lines = () if document is ABSENT else tuple(_look_at_lines(facts, document))
     lines = tuple(_add_failures(facts, lines))
     found = (*lines, *look_at_units(facts), *look_at_crypttab(facts), *look_at_root(facts), *look_at_resume(facts))
-    found = (*found, *look_at_subvolume(facts))
+    found = (*found, *look_at_root_line(facts), *look_at_subvolume(facts))
     found = (*found, *look_at_failed_units(facts, found))
     return (*found, *look_at_swap_in_use(facts, found), *look_at_shutdown(facts))
 
@@ -240,6 +248,8 @@ def is_of_older_systemd(facts: Facts, remark: ShownRemark) -> bool:
 
 
 def _counts_here(facts: Facts, remark: ShownRemark) -> bool:
+    if remark.code in {"root-remount", "root-quota"}:
+        return not _has_root_option(facts, remark)
     if remark.code != "early-automount" or _systemd_version(facts) >= _HANGS_FROM:
         return True
     try:  # a release upgrade may not have unpacked systemd yet
@@ -248,6 +258,19 @@ def _counts_here(facts: Facts, remark: ShownRemark) -> bool:
         return False
     match = _RELEASE.match(release)
     return match is not None and tuple(map(int, match.groups())) >= _UBUNTU_HANGS_FROM
+
+
+def _has_root_option(facts: Facts, remark: ShownRemark) -> bool:
+    """Whether / gets an option of its line from the start: the next boot passes it, or this one took the line as it is,
+    and / is writable; tune2fs(8) can make it a default of the disk.
+    """
+    words = attempt(lambda: (*facts.kernel.command_line, *facts.cmdline.added))
+    passed = [word for word in words if word.startswith("rootflags=")] if isinstance(words, tuple) else []
+    if any(flag and flag in remark.todo for word in passed for flag in word.removeprefix("rootflags=").split(",")):
+        return True
+    root = facts.mounts.at.get("/") if "/" in mounted_targets(facts) else None
+    has_booted = root is not None and "rw" in root.options and is_older_than_boot(facts, PATH)
+    return has_booted and remark.code == "root-remount"
 
 
 def _resolve_lines(
@@ -615,7 +638,22 @@ def _find_swap_hint(facts: Facts, path: str) -> tuple[str, str] | None:
         return None
     mount = mount_below(facts, path)
     known = _SWAP_ON.get(mount.fstype) if mount else None
+    known = known or _find_refusal(facts, path)
     return known if known and getattr(facts.reader.stat(path), "type", "") == "file" else None
+
+
+def _find_refusal(facts: Facts, path: str) -> tuple[str, str] | None:
+    """What the kernel said when it did not take a swap file. Older words name no file: then of the only one."""
+    errors = attempt(lambda: facts.storage_log.mount_errors)
+    files = {one.source for one in facts.fstab.entries if one.is_swap and one.source.startswith("/")}
+    for one in errors if isinstance(errors, tuple) else ():
+        is_ours = one.words.startswith(f"file {path} ") or (one.words.startswith("swapfile ") and len(files) < 2)
+        if one.name == "swapon" and is_ours:
+            size = getattr(facts.reader.stat(path), "size", 0) >> 20
+            fill = f"sudo dd if=/dev/zero of={quote(path)} bs=1M count={quote(str(max(size, 1)))}"
+            todo = f"fill it: {fill}\nthen: sudo mkswap {quote(path)} && sudo swapon {quote(path)}"
+            return f"the kernel did not take it in this boot ({one.words})", todo
+    return None
 
 
 def _is_file_missing(facts: Facts, path: str) -> bool:

@@ -33,6 +33,11 @@ _OCTAL = regex(r"[0-7]{1,5}")
 _QUIET = GENERIC - UPSTART | {""}
 _SEPARATOR = regex(r"[;:.|+&]")
 _ROOT_DATA = regex(r"data=(?:journal|writeback)")  # what no remount of ext4 can change
+# Quotas of xfs are switched on when it is mounted first (xfs_quota(8)); a remount passes over them.
+_XFS_QUOTAS = frozenset({
+    "quota", "uquota", "usrquota", "uqnoenforce", "qnoenforce", "gquota", "grpquota", "gqnoenforce", "pquota",
+    "prjquota", "pqnoenforce",
+})  # fmt: skip
 # Their values are names of someone's own, in which any character may stand.
 _NAMES = frozenset({
     "subvol", "lowerdir", "upperdir", "workdir", "user", "username", "domain", "credentials", "password", "comment",
@@ -192,14 +197,15 @@ def _of_tables(fstype: str, words: tuple[str, ...], is_root: bool) -> Found:  # 
 def _of_root(fstype: str, words: tuple[str, ...], is_root: bool) -> Found:  # noqa: FBT001 - one of several alike
     """What the first mount of / would take from the kernel's command line, and the remount by fstab cannot set."""
     fixed = next((word for word in words if _ROOT_DATA.match(word)), "") if is_root and fstype in _EXT else ""
+    quotas = [word for word in words if word in _XFS_QUOTAS] if is_root and fstype == "xfs" else []
     if fixed:
         why = f"no remount can set `{fixed}`: unless / has it from the start, the root file system stays read-only"
-        yield (
-            RemarkLevel.WARNING,
-            "root-remount",
-            why,
-            f"set it by rootflags={fixed} on the kernel's command line as well",
-        )
+        todo = f"set it by rootflags={fixed} on the kernel's command line as well"
+        yield RemarkLevel.WARNING, "root-remount", why, todo
+    if quotas:
+        why = f"xfs takes `{','.join(quotas)}` of / only at its first mount, so this line switches no quota on"
+        todo = f"set it by rootflags={','.join(quotas)} on the kernel's command line as well"
+        yield RemarkLevel.WARNING, "root-quota", why, todo
 
 
 def _find_contradictions(fstype: str, words: tuple[str, ...], is_root: bool) -> Found:  # noqa: ARG001, FBT001 - one of several alike

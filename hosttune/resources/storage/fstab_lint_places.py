@@ -13,7 +13,8 @@ _EXT = frozenset({"ext2", "ext3", "ext4"})
 _OF_EVERYBODY = frozenset({"/tmp", "/var/tmp", "/dev/shm"})
 _OF_PROGRAMS = frozenset({"/", "/usr", "/bin", "/sbin", "/lib", "/usr/bin", "/usr/sbin", "/usr/lib"})
 _OLD_SHM = frozenset({"/run/shm", "/var/run/shm"})
-PLACES = _OF_EVERYBODY | _OF_PROGRAMS | _OLD_SHM
+_OF_PACKAGES = frozenset({"/var", "/var/lib", "/var/lib/dpkg", "/var/lib/dpkg/info"})  # dpkg(1) starts scripts there
+PLACES = _OF_PACKAGES | _OF_EVERYBODY | _OF_PROGRAMS | _OLD_SHM
 _NATURALLY_READ_ONLY = frozenset({"squashfs", "erofs", "iso9660", "udf", "cramfs", "romfs"})
 
 
@@ -21,6 +22,9 @@ def place_remarks(number: int, target: str, fstype: str, words: tuple[str, ...],
     """The remarks about a line of one of `PLACES`."""
     if target in _OF_PROGRAMS:
         yield from _program_remarks(number, target, words)
+    if target in _OF_PACKAGES and _last_of(words, "exec", "noexec") == "noexec":
+        why = "with `noexec` there dpkg cannot start the scripts in /var/lib/dpkg/info: apt fails at most packages"
+        yield Remark(number, RemarkLevel.WARNING, "noexec-packages", why, "take noexec out")
     if target == "/" and fstype in ON_DISK:
         yield from _root_remarks(number, fstype, words, passno)
     if target in _OLD_SHM and fstype == "tmpfs":

@@ -17,13 +17,15 @@ from hosttune.facts.kernel.initramfs import DRACUT, REBUILD, TOOLS, find_generat
 from hosttune.facts.placed import Placed
 from hosttune.facts.reading import hint, names_in
 from hosttune.facts.storage.fstab import FstabEntry
-from hosttune.facts.storage.fstab_lines import clean_path
+from hosttune.facts.storage.fstab_lines import PATH, clean_path
+from hosttune.facts.storage.fstab_types import ON_DISK
+from hosttune.facts.storage.kernel_types import is_older_than_boot
 from hosttune.facts.storage.sources import SourceKind, find_fault, names_device, sources_of
 from hosttune.facts.storage.ways import ways_of
 from hosttune.host.reading.paths import PATH_MAX
 from hosttune.regex import regex
 from hosttune.resources.storage.fstab_boot import BootLine
-from hosttune.values import ABSENT
+from hosttune.values import ABSENT, Unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -79,6 +81,30 @@ def look_at_root(facts: Facts) -> Iterator[BootLine]:
         fault = f"root={given[-1]} in line {menu[0].number} of {MENU} is what no device has: {end}"
         todo = "sudo update-grub writes it anew; look at GRUB_CMDLINE_LINUX, and at what else sets root="
         yield BootLine("/", menu[0].number, fault=fault, way_out=todo, is_of_device=True, file=MENU)
+
+
+def look_at_root_line(facts: Facts) -> Iterator[BootLine]:
+    """A fstab without a line of /, where the kernel mounts / read-only (ro) and nothing mounts it anew. systemd does
+    that only for a / that it found by its GPT type (systemd-remount-fs.service(8)). A file that this boot had is right.
+    """
+    menu = attempt(lambda: facts.grub_arguments.entries)
+    root = None if facts.reader.persistent_only else attempt(lambda: facts.mounts.at.get("/"))
+    if (
+        root is None
+        or isinstance(root, Unreadable)
+        or root.fstype not in ON_DISK
+        or not isinstance(menu, tuple)
+        or not menu
+    ):
+        return
+    given = [word for word in menu[0].arguments if word in {"ro", "rw"}]
+    has_line = any(entry.path == "/" for entry in facts.fstab.entries) or "/" in facts.mount_units.by_path
+    has_booted = "rw" in root.options and is_older_than_boot(facts, PATH)
+    if given[-1:] != ["ro"] or has_line or has_booted or not any(w.startswith("root=") for w in menu[0].arguments):
+        return
+    fault = f"{PATH} has no line of /, and the kernel mounts / read-only (ro): the next boot leaves it so"
+    todo = f"add a line of / (UUID=... / {root.fstype} defaults 0 1)\nits UUID: findmnt -no UUID /"
+    yield BootLine("/", 0, fault=fault, way_out=todo, is_of_device=True, is_mounted=True)
 
 
 def look_at_subvolume(facts: Facts) -> Iterator[BootLine]:
