@@ -85,10 +85,11 @@ OF_STORAGE = (
 _OF_SLOT = r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]: "
 _NOT_SET_UP = "|Fatal error during GPU init"
 _SET_UP = r"|\d{1,5}/\d{1,5}/\d{1,5} default/read/poll queues"  # of an NVMe drive, at the boot and after each reset
-_VOLUMES = (  # clients that CephFS threw out, and volumes of RAID controllers
+_VOLUMES = (  # clients that CephFS threw out, volumes of RAID controllers, GPUs after errors of PCIe, held interfaces
     r"|ceph: (?:\[[0-9a-f-]{36} \d{1,20}\]: )?(?:mds\d{1,5} (?:reconnect denied|rejected session)"
     r"|auto reconnect after )"
     rf"|libceph: client\d{{1,20}} fsid |megaraid_sas {_OF_SLOT}\d{{1,10}} \(.{{1,60}}\) - VD .{{1,9}} is now "
+    rf"|nvidia {_OF_SLOT}AER: can't recover |unregister_netdevice: waiting for \S{{1,15}} to become free"
 )
 OF_DEVICES = (
     r"|nvme nvme\d{1,9}: (?:I/O .{1,100}\btimeout, reset controller|controller is down; will reset" + _SET_UP + r")"
@@ -133,7 +134,7 @@ _UNANCHORED = (
     r"|(I/O|timeout|medium|protection|offline) error, dev |Linux version \d|Run /\S+ as init process"
 )
 # What records from before hold in the place of both, the newest first: the same without modules that do not fit, cards
-# that stall and volumes,
+# that stall, volumes and what came with them,
 # without quotas and drives that are set up, without a kernel that died, without devices that stopped, without mounts
 # that failed, and without firmware, then the older form.
 _NO_MISFIT = tuple(word.replace(_MISFIT, "").replace(_STALLED, "").replace(_VOLUMES, "") for word in JOURNAL)
