@@ -97,5 +97,6 @@ def test_last_words_of_a_kernel_are_those_that_were_kept_since_the_boot(made, fo
     files = {"/proc/stat": "btime 1780000000\n", path: "Panic#1 Part1\n"}
     assert Facts(FakeReader(files, stats={path: stat})).kernel.last_words == (path if found else "")
     assert Facts(FakeReader({"/proc/stat": "btime 1780000000\n"})).kernel.last_words == ""
+    assert Facts(FakeReader({path: "Panic#1 Part1\n"}, stats={path: stat})).kernel.last_words == ""
     closed = FakeReader(files, unreadable={"/var/lib/systemd/pstore": "no permission"})
     assert Facts(closed).kernel.last_words == ""

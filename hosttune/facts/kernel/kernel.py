@@ -150,7 +150,7 @@ def collect(reader: Reader, facts: Facts) -> Kernel:
 
 
 def _find_last_words(reader: Reader) -> str:
-    """The newest of the files that were made since the boot."""
+    """The newest of the files that were made since the boot; none where it is not known when that was."""
     found: list[tuple[int, str]] = []
     for name in _list_names(reader, _KEPT)[-_MOST_KEPT:]:
         for inner in _list_names(reader, f"{_KEPT}/{name}")[-_MOST_KEPT:]:
@@ -159,7 +159,8 @@ def _find_last_words(reader: Reader) -> str:
             if inner.startswith("dmesg") and isinstance(stat, Stat):
                 found.append((stat.mtime_ns, path))
     made, path = max(found, default=(0, ""))
-    return path if path and made / 1e9 >= _booted_at(reader) - _CLOCK_S else ""
+    booted = attempt(_booted_at, reader) if path else None
+    return path if isinstance(booted, int) and made / 1e9 >= booted - _CLOCK_S else ""
 
 
 def _list_names(reader: Reader, folder: str) -> tuple[str, ...]:
