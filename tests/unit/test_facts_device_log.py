@@ -1,9 +1,11 @@
 """The kernel log of devices and tables that stopped."""
 
+import re
+
 import pytest
 
 from hosttune.facts import Facts, UnknownFact
-from hosttune.facts.kernel.device_log import ResetDrive, amd_faults_in, denied_in, mlx5_faults_in, resets_in
+from hosttune.facts.kernel.device_log import ResetDrive, amd_faults_in, denied_in, held_in, mlx5_faults_in, resets_in
 from hosttune.facts.kernel.kernel_log import DMESG, JOURNAL
 from hosttune.facts.limits.host_tables import files_in, may_be_own
 from tests.unit.fake_reader import FakeReader
@@ -34,6 +36,21 @@ def test_controller_that_was_set_up_between_two_lines_without_times_was_reset_tw
 
 def test_set_up_of_the_boot_is_no_reset():
     assert facts("nvme nvme1: 63/0/0 default/read/poll queues").device_log.reset_drives == ()
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "held"), [(1200, 10, ("eth0",)), (120, 10, ()), (40_000, 36_000, ()), (1200, 400, ())]
+)
+def test_interface_for_which_the_kernel_waits_for_minutes_and_still_does_is_held(first, last, held):
+    waiting = re.match(r".* (\S+)", "waiting for eth0")
+    assert held_in([(NOW - ago, waiting) for ago in range(first, last, -10)], NOW) == held
+
+
+def test_error_of_pcie_from_which_a_gpu_was_not_recovered_counts_for_a_day():
+    line = "nvidia 0000:1b:00.0: AER: can't recover (no error_detected callback)"
+    assert facts(line, line).device_log.unrecovered == ("0000:1b:00.0",)
+    assert facts(line, at=NOW - 90_000).device_log.unrecovered == ()
+    assert facts(line.replace("nvidia", "snd_hda_intel")).device_log.unrecovered == ()
 
 
 def test_fault_of_an_amd_gpu_ends_with_a_reset_that_works_or_a_driver_that_is_loaded_anew():

@@ -4,6 +4,7 @@ import pytest
 
 from hosttune.facts import Facts, UnknownFact
 from hosttune.facts.kernel.kernel import flavour_of, split_command_line
+from hosttune.host.door import Stat
 from hosttune.values import ABSENT
 from tests.unit.fake_reader import FakeReader
 
@@ -87,3 +88,15 @@ def test_kernel_release_without_a_version_is_unknown_in_that_field_alone():
     assert kernel.release == "custom"
     with pytest.raises(UnknownFact, match="starts with no version"):
         _ = kernel.version
+
+
+@pytest.mark.parametrize(("made", "found"), [(1_780_000_030, True), (1_779_000_000, False)])
+def test_last_words_of_a_kernel_are_those_that_were_kept_since_the_boot(made, found):
+    path = "/var/lib/systemd/pstore/7409947607948/dmesg-erst-7409947607948066822"
+    stat = Stat("file", 0o600, 0, 0, 9, made * 10**9, 1, 2, 1)
+    files = {"/proc/stat": "btime 1780000000\n", path: "Panic#1 Part1\n"}
+    assert Facts(FakeReader(files, stats={path: stat})).kernel.last_words == (path if found else "")
+    assert Facts(FakeReader({"/proc/stat": "btime 1780000000\n"})).kernel.last_words == ""
+    assert Facts(FakeReader({path: "Panic#1 Part1\n"}, stats={path: stat})).kernel.last_words == ""
+    closed = FakeReader(files, unreadable={"/var/lib/systemd/pstore": "no permission"})
+    assert Facts(closed).kernel.last_words == ""

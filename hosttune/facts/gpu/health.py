@@ -85,6 +85,7 @@ __all__ = ["GpuHealth", "Health", "collect"]
 T = TypeVar("T")
 _TIMEOUT_S = 30.0
 _MICROSECONDS = 1e6
+_BUSY_PERCENT = 90  # of the time a kernel runs
 _HOUR_S, _DAY_S = 3600, 86400
 _UNCORRECTED = "ecc.errors.uncorrected.volatile.total"
 _RETIREMENTS = frozenset({63, 64})
@@ -145,6 +146,15 @@ class GpuHealth(Fact):
     suspect_way_out: str = ""  # about a board that may have to be replaced
     model: str = ""  # its PCI device ID, 0x2330; empty for one that is gone from the bus
     ships_with_ecc: bool = False  # its model comes with ECC switched on
+
+    @property
+    def is_slow_without_reason(self) -> bool:
+        """It computes at under a third of its clock, and the driver gives no reason. False if an answer is missing."""
+        found = [
+            get_raw(self, one) for one in ("event_reasons", "utilization_percent", "sm_clock_mhz", "sm_clock_max_mhz")
+        ]
+        reasons, used, clock, most = (one if isinstance(one, int) else -1 for one in found)
+        return reasons == 0 and used >= _BUSY_PERCENT and 0 < clock * 3 < most
 
     @property
     def xids(self) -> tuple[int, ...]:

@@ -3,7 +3,8 @@
 Kernel: drivers/nvme/host/pci.c (nvme_timeout, nvme_warn_reset, nvme_setup_io_queues), drivers/gpu/drm/amd/amdgpu
 (amdgpu_device.c: `GPU reset(N) succeeded!`, `failed`, `end with ret`; amdgpu_ras.c: ERREVENT_ATHUB_INTERRUPT),
 drivers/net/ethernet/mellanox/mlx5/core/health.c, net/netfilter/nf_conntrack_core.c, fs/file_table.c,
-drivers/iommu/amd/iommu.c and intel/dmar.c. Lustre: ptlrpc/import.c (message 167, `Connection to`, `Connection
+drivers/iommu/amd/iommu.c and intel/dmar.c, drivers/pci/pcie/err.c (report_error_detected), net/core/dev.c
+(netdev_wait_allrefs: a line each ten seconds). Lustre: ptlrpc/import.c (message 167, `Connection to`, `Connection
 restored to`). That its console skips messages for ten minutes at most, and that mlx5 writes `firmware version`
 whenever it sets a card up, is from memory.
 """
@@ -31,6 +32,9 @@ _DAY_S = 86400
 _SETTLED_S = 600  # after the boot: firmware may still use a GPU when the IOMMU begins to translate
 _RECOVERY_S = 300  # a server of Lustre that is taken over answers again within minutes
 _SKIPPED_S = 600  # so long the console of Lustre may leave out that a connection is back
+_HELD_S = 600  # in which the kernel says 60 times that it waits for an interface
+_HELD_LINES = 30
+_STILL_S = 180
 _ONE_RESET_S = 10  # commands that time out together are one reset
 _IS_OURS = regex(OF_DEVICES.removeprefix("|"))
 _SLOT = r"([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])"
@@ -74,8 +78,14 @@ _IOMMU = regex(
     rf"(?:[\w-]{{1,64}} {_SLOT}: )?AMD-Vi: Event logged \[IO_PAGE_FAULT (?:device=([0-9a-f:.]{{7,16}}) )?"
     r"|DMAR: \[DMA (?:Read|Write)[^\]]{0,40}\] Request device \[([0-9a-f:.]{7,16})\] fault addr"
 )
+# NVIDIA's driver has no handler for errors of PCI Express, so that the kernel leaves the GPU as the error left it.
+_UNRECOVERED = regex(rf"nvidia {_SLOT}: AER: can't recover ")
+_HELD = regex(r"unregister_netdevice: waiting for (\S{1,15}) to become free")
 
-_KINDS = (_NVME, _AMD, _AMD_LOADED, _MLX5, _LUSTRE, _LUSTRE_LINK, _CEPH, _VOLUME, _CONNTRACK, _FILES, _IOMMU)
+_KINDS = (
+    _NVME, _AMD, _AMD_LOADED, _MLX5, _LUSTRE, _LUSTRE_LINK, _CEPH, _VOLUME, _CONNTRACK, _FILES, _IOMMU, _UNRECOVERED,
+    _HELD,
+)  # fmt: skip
 
 
 @frozen
@@ -105,6 +115,8 @@ class DeviceLog(Fact):
     conntrack_full: int  # how often connections were dropped for a full table in the last day, as far as that is logged
     files_exhausted: bool  # programs could open no file in the last day, as fs.file-max was reached
     iommu_faults: Mapping[str, int]  # by slot the accesses that the IOMMU stopped in the last day
+    unrecovered: tuple[str, ...]  # GPUs that the kernel could not recover from an error of PCIe in the last day
+    held_interfaces: tuple[str, ...]  # network interfaces that the kernel has waited for, for minutes, to delete them
 
 
 def choose_lines(log: str) -> tuple[str, ...]:
@@ -149,6 +161,8 @@ def collect(reader: Reader, facts: Facts) -> DeviceLog:
         bad_volumes=certain(lambda: bad_volumes_in(text for _, text in timed())),
         conntrack_full=certain(lambda: len(recent(_CONNTRACK))),
         files_exhausted=certain(lambda: bool(recent(_FILES))),
+        unrecovered=certain(lambda: tuple(dict.fromkeys(match[1] for _, match in recent(_UNRECOVERED)))),
+        held_interfaces=certain(lambda: held_in(recent(_HELD), now)),
         iommu_faults=certain(
             lambda: _count_faults([one for one in recent(_IOMMU) if one[0] is None or one[0] >= find_settled()])
         ),
@@ -182,6 +196,15 @@ def denied_in(texts: Iterable[str]) -> tuple[str, ...]:
         again = made or of
         found = {one: None for one in found if one[0] != again and (one[0] or len(clusters) > 1)}
     return tuple(dict.fromkeys(server for _, server in found))
+
+
+def held_in(matches: Iterable[tuple[float | None, re.Match[str]]], now: float) -> tuple[str, ...]:
+    """Interfaces for which the kernel waits now, and did so for most of the last minutes: a short wait is no fault."""
+    found: dict[str, list[float]] = {}
+    for at, match in matches:
+        if at is None or now - at <= _HELD_S:
+            found.setdefault(match[1], []).append(now if at is None else at)
+    return tuple(name for name, seen in found.items() if len(seen) >= _HELD_LINES and now - max(seen) <= _STILL_S)
 
 
 def bad_volumes_in(texts: Iterable[str]) -> tuple[str, ...]:

@@ -1,7 +1,8 @@
 """The kernel that runs: release, flavour, architecture and command line, and what it says of itself.
 
 Source of the last: /proc/sys/kernel/tainted (kernel: Documentation/admin-guide/tainted-kernels.rst), whose bits stay
-until the next boot, whatever becomes of the log.
+until the next boot, whatever becomes of the log. What the kernel wrote last when it died (oops, panic) is kept by the
+firmware, and moved to a file early in the next boot: systemd-pstore.service(8).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from hosttune.facts.reading import (
     derive,
     hint,
     if_absent,
+    names_in,
     parse_or_unknown,
     read_integer,
     read_line,
@@ -22,7 +24,7 @@ from hosttune.facts.reading import (
     require_known,
 )
 from hosttune.frozen import frozen
-from hosttune.host.door import Completed
+from hosttune.host.door import Completed, Stat
 from hosttune.regex import regex
 from hosttune.values import OnlyRunning
 
@@ -40,6 +42,9 @@ _OF_UBUNTU = frozenset({
 })  # fmt: skip
 _VERSION = regex(r"(\d+)\.(\d+)")
 _STAT = "/proc/stat"
+_KEPT = "/var/lib/systemd/pstore"
+_CLOCK_S = 120  # by which the clock was set right after the files were made
+_MOST_KEPT = 64  # names of a folder, the newest
 _TAINTED = "/proc/sys/kernel/tainted"
 _MACHINE_CHECK, _BAD_PAGE, _DIED = 1 << 4, 1 << 5, 1 << 7
 _BOOT = regex(r"^btime (\d+)$", re.MULTILINE)
@@ -60,6 +65,7 @@ class Kernel(Fact):
     command_line: tuple[str, ...]  # /proc/cmdline, one argument each
     booted_at: int  # in seconds since the epoch; 0 of an image
     taints: int  # bits of what happened to it since the boot; 0 of an image
+    last_words: str  # a file with what the kernel of the boot before this one wrote last when it died; empty for none
 
     @property
     def has_died(self) -> bool:
@@ -139,7 +145,28 @@ def collect(reader: Reader, facts: Facts) -> Kernel:
         command_line=lazy(lambda: derive(read_line(reader, "/proc/cmdline"), "/proc/cmdline", split_command_line)),
         booted_at=0 if reader.persistent_only else lazy(_booted_at, reader),
         taints=0 if reader.persistent_only else lazy(lambda: if_absent(read_integer(reader, _TAINTED), 0)),
+        last_words="" if reader.persistent_only else lazy(_find_last_words, reader),
     )
+
+
+def _find_last_words(reader: Reader) -> str:
+    """The newest of the files that were made since the boot; none where it is not known when that was."""
+    found: list[tuple[int, str]] = []
+    for name in _list_names(reader, _KEPT)[-_MOST_KEPT:]:
+        for inner in _list_names(reader, f"{_KEPT}/{name}")[-_MOST_KEPT:]:
+            path = f"{_KEPT}/{name}/{inner}"
+            stat = reader.stat(path)
+            if inner.startswith("dmesg") and isinstance(stat, Stat):
+                found.append((stat.mtime_ns, path))
+    made, path = max(found, default=(0, ""))
+    booted = attempt(_booted_at, reader) if path else None
+    return path if isinstance(booted, int) and made / 1e9 >= booted - _CLOCK_S else ""
+
+
+def _list_names(reader: Reader, folder: str) -> tuple[str, ...]:
+    """The names in a folder; none where it cannot be read."""
+    names = attempt(names_in, reader, folder)
+    return names if isinstance(names, tuple) else ()
 
 
 def _booted_at(reader: Reader) -> int:

@@ -97,6 +97,8 @@ _VOLUMES = (  # clients that CephFS threw out, and volumes of RAID controllers
     r"|auto reconnect after )"
     rf"|libceph: client\d{{1,20}} fsid |megaraid_sas {_OF_SLOT}\d{{1,10}} \(.{{1,60}}\) - VD .{{1,9}} is now "
 )
+# GPUs after errors of PCIe (pcie_do_recovery of drivers/pci/pcie/err.c), and network interfaces that are held
+_HELD = rf"|nvidia {_OF_SLOT}AER: can't recover |unregister_netdevice: waiting for \S{{1,15}} to become free"
 OF_DEVICES = (
     r"|nvme nvme\d{1,9}: (?:I/O .{1,100}\btimeout, reset controller|controller is down; will reset"
     + _SET_UP
@@ -110,7 +112,9 @@ OF_DEVICES = (
     r"|firmware version: |synd 0x)|Lustre(?:Error)?: (?:.{1,160}: )?This client was evicted by "
     r"|Lustre(?:Error)?: (?:[\w-]{1,8}: )?[\w-]{1,128}: Connection (?:to [\w-]{1,64} \(at |restored)"
     r"|nf_conntrack: (?:nf_conntrack: )?table full|VFS: file-max limit \d+ reached"
-    rf"|(?:[\w-]{{1,64}} {_OF_SLOT})?AMD-Vi: Event logged \[IO_PAGE_FAULT |DMAR: \[DMA (?:Read|Write)" + _VOLUMES
+    rf"|(?:[\w-]{{1,64}} {_OF_SLOT})?AMD-Vi: Event logged \[IO_PAGE_FAULT |DMAR: \[DMA (?:Read|Write)"
+    + _VOLUMES
+    + _HELD
 )
 # What every kernel says, first and when it has booted (init/main.c).
 _HEAD = r"Linux version \d+\.\d|Run /\S+ as init process$"
@@ -142,17 +146,19 @@ _UNANCHORED = (
     r"|nfs: server .* (not responding|OK)|INFO: task .* blocked "
     r"|(I/O|timeout|medium|protection|offline) error, dev |Linux version \d|Run /\S+ as init process"
 )
-# What records from before hold in the place of both, the newest first: the same without swap files and drives that are
-# given up, without modules that do not fit, cards
-# that stall and volumes,
+# What records from before hold in the place of both, the newest first: the same without swap files, drives that are
+# given up, GPUs that were not recovered and interfaces that are held, without modules that do not fit, cards that stall
+# and volumes,
 # without quotas and drives that are set up, without a kernel that died, without devices that stopped, without mounts
 # that failed, and without firmware, then the older form.
 _COLON = ("(?::? state", "(?: state")  # btrfs writes `: state` in some kernels, ` state` in others (messages.c)
-_NO_SWAP = tuple(word.replace(OF_SWAP, "").replace(_GIVEN_UP, "").replace(*_COLON) for word in JOURNAL)
+_NO_SWAP = tuple(
+    word.replace(OF_SWAP, "").replace(_GIVEN_UP, "").replace(_HELD, "").replace(*_COLON) for word in JOURNAL
+)
 _NO_MISFIT = tuple(word.replace(_MISFIT, "").replace(_STALLED, "").replace(_VOLUMES, "") for word in _NO_SWAP)
 _NO_QUOTAS = tuple(word.replace(_OF_QUOTAS, "").replace(_SET_UP, "") for word in _NO_MISFIT)
 _BEFORE = tuple(word.replace(_DIED, "").replace(_NOT_SET_UP, "") for word in _NO_QUOTAS)
-_OLD_DEVICES = OF_DEVICES.replace(_SET_UP, "").replace(_GIVEN_UP, "").replace(_VOLUMES, "")
+_OLD_DEVICES = OF_DEVICES.replace(_SET_UP, "").replace(_GIVEN_UP, "").replace(_VOLUMES, "").replace(_HELD, "")
 _NO_DEVICES = tuple(word.replace(_DIED, "").replace(_OLD_DEVICES, "") for word in _NO_QUOTAS)
 _OLD_MOUNTS = OF_MOUNTS.replace(_OF_QUOTAS, "").replace(OF_SWAP, "").replace(*_COLON)
 _NO_MOUNTS = tuple(word.replace(_OLD_MOUNTS, "") for word in _NO_DEVICES)

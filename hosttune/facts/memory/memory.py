@@ -50,7 +50,7 @@ class Memory(Fact):
     swaps: tuple[Swap, ...]  # those that are in use, in the order of /proc/swaps
     committed_bytes: int  # promised to programs, whether they use it or not
     commit_limit_bytes: int  # what may be promised where vm.overcommit_memory is 2
-    corrupted_bytes: int  # put out of use after errors that could not be corrected
+    corrupted_bytes: int  # put out of use after errors; also after corrected ones, by tools that do so
     huge_pages_total: int  # pages of the default huge page size that are set aside
 
     @property
