@@ -122,7 +122,7 @@ def _without_gate(standing: Standing | None, units: GateUnits) -> Outlook:
     if standing:
         return Outlook(standing is not Standing.STOPPED)
     why = "is left out in this boot" if units.is_left_out else "is off"
-    return Outlook(True, f"hosttune-ready.service {why}, and no apply --yes --reboot goes on: nothing holds work")
+    return Outlook(True, f"jobs may start: the boot gate (hosttune-ready.service) {why}, and no apply --reboot goes on")
 
 
 def begin_state(last: ReadyState | None, boot_id: str, at: int, machine: str) -> ReadyState:
