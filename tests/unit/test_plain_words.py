@@ -5,6 +5,7 @@ The commands of a terminal and what it prints are quoted in code blocks, which a
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -72,6 +73,25 @@ def test_sentences_of_a_page_are_short(page):
     text = CODE.sub("X", page.read_text(encoding="utf-8"))
     long = [" ".join(one.split()) for one in SENTENCE.split(text) if one and len(one.split()) > MOST_WORDS]
     assert len(long) <= LONG.get(str(page.relative_to(ROOT)), 0), long
+
+
+# What is not a sentence for people: keys of JSON and of tables. Patterns are none, either.
+KEYS = {"left alone"}
+
+
+@pytest.mark.parametrize("room", ["actions", "cli", "measure", "views", "engine/decide"])
+def test_what_commands_print_is_in_plain_words(room):
+    """Every text with a blank in the code of what commands print, docstrings apart."""
+    found = []
+    for path in sorted((ROOT / "hosttune" / room).rglob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        docs = {id(one.value) for one in ast.walk(tree) if isinstance(one, ast.Expr)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docs:
+                text = CODE.sub("X", node.value)
+                if " " in text.strip() and text not in KEYS and "(?:" not in text and TRANSLATED.search(text):
+                    found.append(f"{path.name}:{node.lineno}: {text.strip()}")
+    assert found == []
 
 
 TEMPLATE = re.compile(r"\{\{.*?\}\}", re.DOTALL)

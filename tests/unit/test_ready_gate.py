@@ -167,7 +167,7 @@ def test_section_for_a_host_changes_what_it_names(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["ready", "--root", "/"], "ready is of the running host alone"),
+        (["ready", "--root", "/"], "ready works only on the running host"),
         (["apply", "--reboot", "--root", "/"], "another one is looked at"),
         (["apply", "--reboot", "--format", "json"], "has no answer in JSON"),
     ],
@@ -257,7 +257,7 @@ def test_metrics_say_that_it_has_begun_and_are_never_of_another_boot(gate, capsy
 
 @pytest.mark.parametrize("chosen", [{"only": ["a-rule"]}, {"ignore": ["a-rule"]}, {"policy": "x"}, {"profile": "base"}])
 def test_gate_looks_at_the_whole_policy_of_its_host(gate, chosen):
-    with pytest.raises(HosttuneError, match="by its own policy alone"):
+    with pytest.raises(HosttuneError, match="only by its own policy"):
         cli_ready.ready(LookOnly(**chosen), DisplayOptions())
     assert gate.did == []
 

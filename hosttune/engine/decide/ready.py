@@ -208,7 +208,7 @@ def why_no_reboot(
     if volatile:
         return f"a reboot would lose what was made, because {volatile}: {needed}"
     if not is_boot:
-        return f"a reboot is required, and this is not the boot: somebody may be at work here: {needed}"
+        return f"a reboot is required, and this is not the boot: users may be at work here: {needed}"
     if state.boot_id in state.reboots:
         return f"the reboot that was asked for has not come yet: {needed}"
     if len(state.reboots) >= allowed:
