@@ -131,7 +131,7 @@ def _fold_remarks(fold: FleetAggregator, choice: Choice[tuple[int, int]]) -> Non
     for host in choice.older:
         fold.supersede(host)
     for source, host in choice.refused:
-        fold.miss(Unread(source, f"is said to be of {host}, of which another file tells: it does not count"))
+        fold.miss(Unread(source, f"is said to be of {host}, which another file is about: it does not count"))
     for source, at in choice.future:
         why = f"its time, {at}, is in the future: it counts only if there is no other look at its host"
         fold.miss(Unread(source, why))

@@ -88,7 +88,7 @@ def refuse_unlike(session: Session, own: Facts) -> None:
     """Refuse to learn, of a record, what `own`, the host that is to be held against it, cannot have."""
     reader = session.reader
     if reader.kind == "record" and (found := why_not_alike(session.facts, own)):
-        message = f"{reader.name} is no sibling of this host ({'; '.join(found)}): nothing was learned"
+        message = f"{reader.name} is not a sibling of this host ({'; '.join(found)}): nothing was learned"
         raise HosttuneError(message, hint="learn it on this host itself, or of a record of the same kind of machine")
 
 
@@ -127,7 +127,7 @@ def _find_late_rule(rule: str, waiting: Waiting, everybody: list[Waiting], secon
         return Finding(rule, "", Verdict.UNKNOWN, reason=reason, todo=todo)
     if first.stuck:
         reason = f"{what} hangs in the kernel, where nothing ends it"
-        todo = "look into the kernel log for the disk or the driver; what waits so ends with a reboot alone"
+        todo = "look into the kernel log for the disk or the driver; only a reboot ends that wait"
         return Finding(rule, "", Verdict.DIFFERS, reason=reason, todo=todo, is_fault=True)
     reason = f"{what} has not answered within {seconds:g} s"
     return Finding(

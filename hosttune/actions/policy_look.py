@@ -31,7 +31,10 @@ def place_policy(reader: Reader, catalog: Catalog, file: str | None) -> PlacedPo
     """Evaluate the policy on one host; nothing is changed. Raises BadInput for its faults, HosttuneError for none."""
     policy = load_policy(reader, catalog, file)
     if not policy.source:
-        raise HosttuneError(f"there is no {PATH} on {reader.name}", hint="name a file: hosttune policy FILE")
+        raise HosttuneError(
+            f"there is no {PATH} on {reader.name}",
+            hint="hosttune init shows a first one; to check another file: hosttune policy FILE",
+        )
     session = examine(reader, catalog, policy)
     idle = without_effect(policy, session.catalog, session.plan(prove=False).findings)
     return PlacedPolicy(reader.name, policy, len(session.selected), policy.digest_with(session.selected), idle)

@@ -45,13 +45,13 @@ def _daemon_reload_waits(facts: Facts) -> str:
         return ""
     state = reader.query(("systemctl", "is-system-running"))
     if isinstance(state, Unreadable):
-        return f"cannot tell whether the service manager is still starting ({state.reason})"
+        return f"cannot find out whether the service manager is still starting ({state.reason})"
     if isinstance(state, Completed) and state.text.strip() in {"initializing", "starting"}:
         return "the service manager is still starting"
     try:
         containers = facts.work.gpu_containers
     except UnknownFact as unknown:
-        return f"cannot tell whether GPU containers run ({unknown.reason})"
+        return f"cannot find out whether GPU containers run ({unknown.reason})"
     return f"GPU containers run: {', '.join(containers)}" if containers else ""
 
 
@@ -64,7 +64,7 @@ def _restart_waits(facts: Facts) -> str:
     try:
         return f"GPU work runs: {'; '.join(facts.work.evidence)}" if facts.work.is_gpu_busy else ""
     except UnknownFact as unknown:
-        return f"cannot tell whether GPU work runs ({unknown.reason})"
+        return f"cannot find out whether GPU work runs ({unknown.reason})"
 
 
 # What they write, which may be refused before anything is changed.

@@ -1,4 +1,4 @@
-"""Which NVIDIA driver this host should have: keep the one that is there, install one, leave it alone, or refuse.
+"""Which NVIDIA driver this host should have: keep the one that is there, install one, leave it as it is, or refuse.
 
 A driver that is there keeps its branch: no one's branch is switched because a newer one exists, unless the policy says
 so. Where there is none, the choice is made from what Ubuntu offers for the GPUs on the PCI bus. `ubuntu-drivers` is

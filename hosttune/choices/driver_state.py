@@ -1,4 +1,4 @@
-"""What state the NVIDIA driver is in: every trouble that files and the driver itself tell, with its evidence and the
+"""What state the NVIDIA driver is in: every trouble that files and the driver itself show, with its evidence and the
 way out, the one that must be solved first leading.
 
 The states follow from evidence that no single program gives: module, libraries, packages, boot files, PCI bus,

@@ -1,4 +1,4 @@
-"""What unattended-upgrades has to leave alone while GPU work runs, as patterns for the beginnings of package names."""
+"""What unattended-upgrades must not upgrade while GPU work runs, as patterns for the beginnings of package names."""
 
 from __future__ import annotations
 

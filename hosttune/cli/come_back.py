@@ -80,7 +80,7 @@ def _take_back(look: HostOptions, run: str, reason: str, *, is_cut_off: bool = F
             return None
         within_s = trial.record.boot_within_s if is_boot else trial.record.within_s
         none = (
-            "it was cut off before all was made" if is_cut_off else f"nobody confirmed it within {span_text(within_s)}"
+            "it was cut off before all was made" if is_cut_off else f"it was not confirmed within {span_text(within_s)}"
         )
         why = reason or none
         return take_back(session, writer, trial, why, progress, may_reboot=is_boot)

@@ -146,8 +146,8 @@ def as_typed(hint: str, look: TargetOptions | None, name: str = "") -> str:
     options = "" if options in hint else options
 
     def insert_typed(found: re.Match[str]) -> str:
-        called = (name or spell_program()) if found["sudo"] else "hosttune"
-        return f"{found['sudo'] or ''}{called} {found['verb']}{options if found['verb'] in LOOKS | ACTS else ''}"
+        verb = found["verb"]
+        return f"{found['sudo'] or ''}{name or spell_program()} {verb}{options if verb in LOOKS | ACTS else ''}"
 
     return OWN_COMMAND.sub(insert_typed, hint)
 
@@ -250,6 +250,7 @@ def open_page(reader: Reader, look: TargetOptions | None, show: Display) -> Page
         sudo="sudo " if is_partial or (is_host and is_under_sudo()) else "",
         options=_spell_chosen(chosen),
         only=_spell_chosen(only),
+        there=_spell_chosen({name: value for name, value in chosen.items() if name != "host"}),
         can_apply=reader.kind in {"live", "root"},
         is_partial=is_partial,
         is_verbose=getattr(show, "verbose", False),

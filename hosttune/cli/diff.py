@@ -129,7 +129,7 @@ def _file_of_learned(word: str) -> LearnedState | None:
     if word == "learned":
         kept = state.load(NAME, state.name_folder(FOLDER))
         if kept is None:
-            hint = "sudo hosttune health --learn keeps it; root alone reads it"
+            hint = "sudo hosttune health --learn keeps it; only root can read it"
             raise HosttuneError(f"{PATH}: nothing was learned, or you may not read it", hint=hint)
         content = kept.decode("utf-8", "replace")
     else:
@@ -180,9 +180,9 @@ def _split_words(a: str | None, b: str | None, since: str | None) -> tuple[str, 
 
     if since is not None:
         if a is not None:
-            raise HosttuneError("--since compares with this host alone", hint=f"one of: {_TWO}")
+            raise HosttuneError("--since compares only with this host", hint=f"one of: {_TWO}")
         if _parse_day(since) is None:
-            raise HosttuneError(f"--since: {since!r} is no day", hint="write 2026-11-01, or yesterday (UTC)")
+            raise HosttuneError(f"--since: {since!r} is not a day", hint="write 2026-11-01, or yesterday (UTC)")
         return since, "live"
     if a is None or b is None:
         raise HosttuneError("diff compares two sides", hint=f"one of: {_TWO}")
@@ -214,7 +214,7 @@ def _read_kept_report(day: str) -> Side:
     path, content = report_of(day)
     data = _parse_document(content)
     if data is None:
-        raise HosttuneError(f"{path}: is no report of hosttune check", hint="remove it, and name another day")
+        raise HosttuneError(f"{path}: is not a report of hosttune check", hint="remove it, and name another day")
     return _read_saved_side(data, path)
 
 

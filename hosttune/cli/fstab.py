@@ -116,7 +116,7 @@ def _device_remarks(facts: Facts) -> tuple[ShownRemark, ...]:
         _ = facts.filesystems.all
         lines = look_at_boot_lines(facts)
     except UnknownFact as unknown:
-        why = f"the lines are not held against the disks of this host: {unknown}"
+        why = f"the lines are not compared with the disks of this host: {unknown}"
         return (shown_remark(0, RemarkLevel.NOTE, "no-devices", why, "as root: sudo hosttune fstab"),)
     levels = {True: RemarkLevel.ERROR, False: RemarkLevel.WARNING}
     of_fstab = (one for one in lines if one.is_of_device and one.file == PATH)

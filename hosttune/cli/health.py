@@ -163,6 +163,6 @@ def _parse_seconds(text: str) -> float:
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|)", text.strip())
     seconds = float(match[1]) * _UNITS[match[2]] if match else 0.0
     if not SHORTEST_S <= seconds <= LONGEST_S:
-        message = f"--within: {text!r} is no time from {SHORTEST_S:g} s to {LONGEST_S / 60:g} min"
+        message = f"--within: {text!r} is not a time from {SHORTEST_S:g} s to {LONGEST_S / 60:g} min"
         raise HosttuneError(message, hint="give it as 5s, 500ms or 1m")
     return seconds

@@ -53,10 +53,10 @@ def ready(
     from hosttune.views.ready import READY_METRICS, ready_text
 
     if look.root or look.host:
-        raise HosttuneError("ready is of the running host alone", hint="an image: hosttune apply --root FOLDER --yes")
+        raise HosttuneError("ready works only on the running host", hint="an image: hosttune apply --root FOLDER --yes")
     if (chosen := common.repeated_words(asdict(look))) and not go_on:
         raise HosttuneError(
-            f"ready opens this host to work by its own policy alone, and {chosen[0]} is of another one",
+            f"ready opens this host to work only by its own policy, and {chosen[0]} is of another one",
             hint="write it into /etc/hosttune/policy.yaml",
         )
     common.require_root(["ready", *(["--go-on"] if go_on else [])], look)

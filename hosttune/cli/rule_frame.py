@@ -24,7 +24,7 @@ since: "{since}"
 verified: docs
 gain: {placeholder} who gains how much, and who nothing; none in speed is an answer
 why: |
-  {placeholder} what the default is, why that is wrong for deep-learning work, when to leave it alone
+  {placeholder} what the default is, why that is wrong for deep-learning work, when not to change it
 sources:
   - {placeholder} manual page, kernel document or upstream issue
 applies_when:  # the reasons why not; `hosttune rules parts` lists those that other rules have

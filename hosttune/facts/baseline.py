@@ -1,4 +1,4 @@
-"""What this host was when it was learned as healthy (`hosttune health --learn`), held against what it is now.
+"""What this host was when it was learned as healthy (`hosttune health --learn`), compared with what it is now.
 
 Parts that are missing, and error counters that grow.
 

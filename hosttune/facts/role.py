@@ -1,4 +1,4 @@
-"""What the machine is there for, as far as files tell: a screen that someone sits at, an image of a vendor, network
+"""What the machine is there for, as far as files show: a screen that someone sits at, an image of a vendor, network
 cards that do RDMA. Who hands out the work (the kubelet, slurmd) is in `managers`.
 
 Sources: systemd.special(7) (display-manager.service, which the installed display manager links to itself),

@@ -1,4 +1,4 @@
-"""GPU work that runs now: what must not be disturbed. What no process shows, the gates of a site tell (gates.py).
+"""GPU work that runs now: what must not be disturbed. The gates of a site report what no process shows (gates.py).
 
 A CUDA process holds /dev/nvidia-uvm and the /dev/nvidiaN of its GPUs open (proc_pid_fd(5); NVIDIA driver README, "The
 NVIDIA kernel modules"). Desktops, monitors and NVIDIA's own daemons hold some of them, too, and are no work.

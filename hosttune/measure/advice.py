@@ -100,7 +100,7 @@ ADVICE: Mapping[str, Advice] = MappingProxyType({
         "decode on the GPU, which has time: torchvision.io.decode_jpeg(device='cuda') or NVIDIA DALI",
     ),
     "pillow-simd": Advice(
-        "pillow-simd is no tenfold gain: it resizes 4 to 8 times as fast and decodes as before",
+        "pillow-simd does not gain tenfold: it resizes 4 to 8 times as fast and decodes as before",
         "decode and resize to 224 pixels: 1.7 times; grey PNG of 1024 pixels: 0.95",
         MACHINE,
     ),
@@ -227,7 +227,7 @@ ADVICE: Mapping[str, Advice] = MappingProxyType({
         "stas00/ml-engineering; measure yours",
     ),
     "gpu-shared": Advice(
-        "other processes hold memory on the job's GPUs, and whose kernels ran is not told: give the job a GPU of its "
+        "other processes hold memory on the job's GPUs, and whose kernels ran is not known: give the job a GPU of its "
         "own (CUDA_VISIBLE_DEVICES, the scheduler), or watch it while they rest",
     ),
     "power-cap": Advice(
@@ -292,8 +292,8 @@ ADVICE: Mapping[str, Advice] = MappingProxyType({
     ),
     "peer": Advice("the process at the other end is slow: watch that one with --pid"),
     "lock": Advice(
-        "somebody holds a lock that it wants: lslocks names who has one on a file; py-spy dump --pid PID, or gdb -p "
-        "PID -batch -ex 'thread apply all bt', shows one in memory",
+        "another program holds a lock that it wants: lslocks names who has one on a file; py-spy dump --pid PID, or "
+        "gdb -p PID -batch -ex 'thread apply all bt', shows one in memory",
     ),
     "each-other": Advice(
         "its own tasks wait for each other, and none of them computes: a deadlock, or a hand-over that got lost; "

@@ -112,7 +112,7 @@ def _find_local(mount: Mount, facts: Facts, is_vm: bool, depth: int) -> Undernea
     tops = _find_tops(mount, facts)
     if not tops:
         note = {"zfs": "a ZFS pool whose disks are not known here"}.get(
-            mount.fstype, f"{mount.fstype} does not tell its disks"
+            mount.fstype, f"{mount.fstype} does not list its disks"
         )
         return _make_underneath(mount, is_vm, "unknown", note=note)
     layers, bottom = _descend_layers(tops, facts)

@@ -61,7 +61,7 @@ def start_workers(
         formula = f"{round(cpus.usable, 2):g} CPUs / {_count_processes(ranks)} - 1"
         if by_cpu == 1:
             by_cpu = 2
-            formula = f"{round(cpus.usable, 2):g} CPUs / {_count_processes(ranks)}, as one worker brings less than none"
+            formula = f"{round(cpus.usable, 2):g} CPUs / {_count_processes(ranks)}, one worker is slower than none"
     limits = [cpus.reason]
     wanted = max(1, by_cpu)
     if wanted > MOST:

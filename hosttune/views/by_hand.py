@@ -55,4 +55,4 @@ def _trigger(trigger: Trigger) -> str:
 
 
 def _restart(unit: str) -> str:
-    return f"when nobody needs it: systemctl restart {quote(unit)}"
+    return f"when it is not in use: systemctl restart {quote(unit)}"

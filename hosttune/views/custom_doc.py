@@ -33,7 +33,7 @@ says where it differs, and `do`, what a person should do then.
 
 Names come from the host and can hold anything, and people copy commands. So in a text with a command for root (`sudo`,
 `$(...)`, backquotes) write `shell_word(item.name)`: the name as one word, in quotes where a shell would act on it.
-`rules lint` tells where it is missing.
+`rules lint` reports where it is missing.
 """
 _EXPRESSIONS = """\
 An expression is written as in Python: `and or not`, `== != < <= > >= in`, `is None`, `+ - * / // %`, `a if test else
@@ -42,7 +42,7 @@ or a list is compared. What could not be read makes the answer unknown, unless i
 """
 _NAMED = """\
 What is asked for by name. Of units and packages the name is in quotes; the others take any text, also one that is
-put together. All other facts are listed by `hosttune facts`; `hosttune facts SUBJECT` tells the fields of one.
+put together. All other facts are listed by `hosttune facts`; `hosttune facts SUBJECT` lists the fields of one.
 """
 
 

@@ -77,12 +77,12 @@ def _describe_decision(comparison: CheckComparison) -> str:
     one_only = {one.rule for one in comparison.differences if one.is_one_sided}
     differing = {one.rule for one in comparison.differences} - one_only
     number = len(differing)
-    parts = [f"{say_count(number, 'rule') if number else 'No rule'} {'tells' if number < 2 else 'tell'} them apart"]
-    parts += [f"{len(one_only)} on one side only"] if one_only else []
-    rest = [f"{comparison.alike} alike"] if comparison.alike else []
+    parts = [f"{say_count(number, 'rule') if number else 'No rule'} {'differs' if number < 2 else 'differ'}"]
+    parts += [f"{len(one_only)} on one host only"] if one_only else []
+    rest = [f"{comparison.alike} equal"] if comparison.alike else []
     rest += [f"{len(comparison.unknown)} could not be checked on either side"] if comparison.unknown else []
     if not comparison.differences:
-        return f"No rule tells them apart ({', '.join(rest) or 'none says anything'})."
+        return f"No rule differs ({', '.join(rest) or 'none says anything'})."
     return f"{', '.join([*parts, *rest])}."
 
 

@@ -15,7 +15,7 @@ from hosttune.host.masking.cleaned import clean
 from hosttune.resources.storage.fstab_boot import look_at_boot_lines
 from hosttune.resources.storage.mount_causes import MountCauses
 from hosttune.values import Unreadable
-from hosttune.views.terminal import say_count, wrap_text
+from hosttune.views.terminal import say_count, width_of, wrap_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -232,13 +232,24 @@ def _render_row(row: DiskRow, page: Page, indent: str) -> list[str]:
         parts += [row.holds.fstype or "no file system", *_list_names(row.holds)]
     elif row.mounts:
         parts.append(row.mounts[0].fstype)
-    lines = [indent + "  ".join(part for part in parts if part)]
     inner = indent + "    "
+    lines = _join_parts([part for part in parts if part], page.screen.columns, indent, inner)
     for mount in row.mounts:
         lines += wrap_text(_describe_mount(mount), page.screen.columns, first=inner, rest=inner + "  ")
     lines += [f"{inner}swap, in use"] * row.is_swap
     lines += [f"{inner}{size_text(row.unused_bytes)} in no partition"] * bool(row.unused_bytes)
     lines += wrap_text(_describe_state(row), page.screen.columns, first=inner, rest=inner + "  ")
+    return lines
+
+
+def _join_parts(parts: list[str], columns: int, first: str, rest: str) -> list[str]:
+    """The parts with two blanks between them, each in one piece, in lines of that width."""
+    lines = [first + parts[0]]
+    for part in parts[1:]:
+        if width_of(f"{lines[-1]}  {part}") <= columns:
+            lines[-1] += f"  {part}"
+        else:
+            lines.append(rest + part)
     return lines
 
 
@@ -249,9 +260,7 @@ def _describe_medium(disk: Disk) -> str:
     words = [transport] if isinstance(transport, str) and transport else []
     if isinstance(rotational, bool):
         is_sure = get_raw(disk, "is_virtual") is False
-        words.append(
-            ("rotates" if is_sure else "says it rotates (a virtual disk may not know)") if rotational else "flash"
-        )
+        words.append(("rotates" if is_sure else "virtual disk, reports that it rotates") if rotational else "flash")
     return ", ".join(words)
 
 
@@ -322,7 +331,7 @@ def _list_notes(disks: DiskTree, page: Page, hidden: int) -> list[str]:
     notes += [f"next boot: {clean(sentence)}" for sentence in disks.next_boot]
     notes += [f"unknown: {clean(reason)}" for reason in disks.unknown]
     if hidden:
-        notes.append(f"{say_count(hidden, 'loop, RAM or optical device')} left out (--verbose lists them)")
+        notes.append(f"{say_count(hidden, 'loop, RAM or optical device')} not shown (-v lists them)")
     if not disks.rows:
         notes.append("no block device")
     return [line for note in notes for line in wrap_text(note, page.screen.columns, rest="  ")]

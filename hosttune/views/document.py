@@ -226,6 +226,7 @@ class Document:
     blocks: tuple[Block, ...]
     made: str = ""  # by what and when
     status: str = ""  # why the command ends with 1, for a terminal
+    faults: tuple[str, ...] = ()  # each in a line, for the end of a terminal that its finding has left
 
 
 def render_documents(

@@ -159,7 +159,7 @@ def _describe_loaded(gpu: Gpu, facts: Facts) -> str:
 def _describe_available(gpu: Gpu, facts: Facts) -> str:
     """The branches that are offered and drive this GPU, and the newest version of the one that is installed."""
     if gpu.is_vgpu:
-        return "none: the GRID driver of its hypervisor alone drives a vGPU"
+        return "none: only the GRID driver of its hypervisor drives a vGPU"
     if _is_of_another(facts):
         return "nothing that could be installed here"
     if facts.candidates.problem:

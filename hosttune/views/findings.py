@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from hosttune.views.document import Block
     from hosttune.views.page import Page
 
-LATER = "only the machine that runs these files can tell"
+LATER = "only the machine that runs these files can show it"
 BY_RECORD = " (--hardware RECORD answers for its hardware)"
 NOTHING: Mapping[str, About] = {}
 LEAST_OF_A_CLAUSE, MOST_OF_A_CLAUSE = 25, 70  # characters of a gain on a line

@@ -100,7 +100,7 @@ def _is_missing(point: HealthPoint, page: Page) -> bool:
 
 def learned_text(learned: Learned, health: NodeHealth, *, is_sibling: bool = False) -> str:
     """What was learned of a host, or of a sibling for this one, and what could not be seen of it."""
-    held = "this host is held against it from now on" if is_sibling else "it is held against this from now on"
+    held = "this host is compared with it from now on" if is_sibling else "it is compared with this from now on"
     lines = [f"{clean(learned.name)} is learned: {held} (rule host-baseline)"]
     lines += [f"  {clean(part.name)}: {part.amount:g}" for part in learned.parts]
     lines += [] if is_sibling else [f"  counters of errors: {len(learned.counters)}"]

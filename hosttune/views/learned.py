@@ -72,7 +72,7 @@ def _make_advice(name: str, sentence: str) -> Finding:
 def _describe_amount(part: Part, other: Part) -> str:
     """How much it is, with the things that the other side does not have."""
     alone = [thing for thing in part.things if other.amount and thing not in other.things]
-    return f"{part.amount:g}" + (f" (here alone: {', '.join(alone)})" if alone else "")
+    return f"{part.amount:g}" + (f" (only here: {', '.join(alone)})" if alone else "")
 
 
 def _make_side(learned: Learned, findings: Iterable[Finding | None]) -> Side:

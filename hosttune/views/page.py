@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 OWN_COMMAND = regex(  # one that names a host already is left alone
     r"(?<![\w/.-])(?P<sudo>sudo )?hosttune "
-    r"(?P<verb>check|plan|apply|confirm|trial|undo|history|explain|rules|health|ready|status)\b(?! --(?:root|host)\b)"
+    r"(?P<verb>apply|bench|check|confirm|dataset|diff|disks|driver|explain|facts|fstab|health|history|init|plan|policy|"
+    r"profiles|ready|reboot-required|record|report|rules|status|trial|undo|watch)\b(?! --(?:root|host)\b)"
 )
 _BY_ROOT = frozenset({"check", "plan", "apply", "confirm", "trial", "undo", "history", "explain", "rules"})
 LOOKS = frozenset({"check", "plan", "history", "explain"})  # with the options that name host and policy
@@ -31,8 +32,8 @@ class Page:
     `program` is how a shell finds hosttune (`/opt/hosttune/bin/hosttune`), `sudo` what a change needs in front of it
     (`sudo `, or nothing in a shell of root), `options` what the next command has to repeat to mean the same host and
     policy (` --policy p.yaml`), `only` what it repeats to mean the same rules alone, which undo and confirm do not
-    take. `can_apply` is False where there is nothing to change: a record. `is_partial`: without root's rights, so root
-    may see more, and plan something else.
+    take; `there` is what a command on the host of a record repeats. `can_apply` is False where there is nothing to
+    change: a record. `is_partial`: without root's rights, so root may see more, and plan something else.
     """
 
     host: str = "this host"
@@ -41,6 +42,7 @@ class Page:
     sudo: str = ""
     options: str = ""
     only: str = ""
+    there: str = ""
     can_apply: bool = True
     is_partial: bool = False
     is_verbose: bool = False
@@ -86,6 +88,10 @@ class Page:
         """A command that changes, with sudo where it is needed."""
         only = "" if words.startswith(("undo ", "confirm")) else self.only
         return f"{self.sudo}{self.program} {words}{self.options}{only}"
+
+    def act_there(self, words: str) -> str:
+        """A command that changes, as it is typed on the host of a record."""
+        return f"sudo hosttune {words}{self.there}{self.only}"
 
     def steps(self, todo: str) -> tuple[str, ...]:
         """The steps of a way out, each as `todo` has it."""

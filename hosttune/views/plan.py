@@ -23,7 +23,7 @@ from hosttune.views.document import (
     render_documents,
 )
 from hosttune.views.findings import FAULTS, HELD, NOTHING, UNKNOWN, make_sections
-from hosttune.views.report import made_text, make_head, status_text
+from hosttune.views.report import list_faults, made_text, make_head, status_text
 from hosttune.views.summary import is_irreversible, why_status
 from hosttune.views.terminal import join_words, say_count
 
@@ -72,10 +72,14 @@ def plan_outline(one: Checked, more: tuple[Block, ...] = (), trial: PlannedTrial
         words = f"apply --yes --expect {plan.digest[:SHOWN_DIGITS]}"
         yes = page.act(f"{words}{trial.words}" if trial else words)
         blocks.append(CommandBlock("To make exactly these changes:", yes))
+    elif plan.changes:
+        yes = page.act_there(f"apply --yes --expect {plan.digest[:SHOWN_DIGITS]}")
+        blocks.append(CommandBlock("To make exactly these changes, on that host:", yes))
     host = clean(page.host)
     first = (*volatile_lines(one.volatile), *make_head(one, chosen=one.chosen))
     status = status_text(why_status(plan, strict=False))
-    return Document(host, f"Plan for {host}", first, (*blocks, *more), made_text(one), status)
+    faults = list_faults(plan.findings)
+    return Document(host, f"Plan for {host}", first, (*blocks, *more), made_text(one), status, faults)
 
 
 def volatile_lines(sentence: str) -> tuple[Say, ...]:

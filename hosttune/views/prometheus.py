@@ -29,7 +29,7 @@ CHECK_METRICS = {
     "hosttune_rule_status": "1 for the verdict of each rule, the worst of its subjects.",
     "hosttune_changes": "Changes that apply would make now.",
     "hosttune_reboot_required": "1 where something is set up that waits for the next boot, and it may be booted.",
-    "hosttune_trial": "1 for where the run that is on trial stands; nothing where none is.",
+    "hosttune_trial": "1 for the state of the run that is on trial; nothing where none is.",
     "hosttune_reboot_blocked": "1 where a boot would make things worse: something must be solved before.",
 }
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from hosttune.engine.decide.ready import Outlook, ReadyState
 
 READY_METRICS = {
-    "hosttune_ready": "1 for where the host stands between its boot and its first job.",
+    "hosttune_ready": "1 for the state of the host between its boot and its first job.",
     "hosttune_ready_timestamp_seconds": "When that was looked at, in seconds since 1970.",
     "hosttune_ready_reboots": "Reboots since the host was ready.",
 }

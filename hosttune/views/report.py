@@ -111,8 +111,23 @@ def check_outline(one: Checked, folded: int = 0, *, strict: bool = False) -> Doc
         blocks.append(Steps("Next", tuple(steps)))
     host = clean(page.host)
     return Document(
-        host, host, make_head(one), tuple(blocks), made_text(one), status_text(why_status(plan, strict=strict))
+        host,
+        host,
+        make_head(one),
+        tuple(blocks),
+        made_text(one),
+        status_text(why_status(plan, strict=strict)),
+        list_faults(plan.findings),
     )
+
+
+def list_faults(findings: Iterable[Finding]) -> tuple[str, ...]:
+    """`FAULT gpu-errors: 3 GPUs do not answer`, of each rule that finds one; then how many are left."""
+    first = {finding.rule: finding for finding in reversed(tuple(findings)) if is_fault(finding)}
+    own = list(reversed(first.values()))
+    shown = [f"{STATES[FAULTS.state].label} {clean(one.rule)}: {clean(one.reason)}" for one in own[:_MOST_FAULTS]]
+    more = len(own) - _MOST_FAULTS
+    return (*shown, *([f"and {say_count(more, 'more fault')}"] if more > 0 else []))
 
 
 def status_text(why: str) -> str:

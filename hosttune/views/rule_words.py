@@ -37,7 +37,7 @@ _OR = " or "  # between the texts of a choice (wording.in_words)
 _HELD_HERE = frozenset({HoldKind.OWNED, HoldKind.EDITED, HoldKind.REFUSED, HoldKind.REVERTED, HoldKind.CAME_BACK})
 
 _FIGURES = {
-    "docs": "from the sources below; nobody has measured it with hosttune",
+    "docs": "from the sources below, not measured with hosttune",
     "vm": "from the sources below; that the change takes effect and can be undone was tried in a virtual machine",
     "hardware": "from the sources below, and tried on real hardware",
 }

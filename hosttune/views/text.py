@@ -52,7 +52,17 @@ def render_text(document: Document, screen: Screen) -> str:
         return "\n".join(filter(None, (head, blocks_text((*body, *says, *last), screen))))
     verdict = [one for one in document.head if isinstance(one, Say) and one.role == "decision"]
     ending = (Lines("", (*verdict, *says)),) if verdict or says else ()
-    return "\n".join(filter(None, (head, blocks_text((*body, *ending, *last), screen))))
+    end = blocks_text((*body, *ending, *last), screen)
+    if document.faults and end.count("\n") >= ONE_SCREEN:
+        faults = [Say(_cut_line(fault, screen.columns), style="red") for fault in document.faults]
+        end = blocks_text((*body, Lines("", (*faults, *verdict, *says)), *last), screen)
+    return "\n".join(filter(None, (head, end)))
+
+
+def _cut_line(text: str, columns: int) -> str:
+    """What fits on one line, up to a blank."""
+    lines = wrap_text(text, columns - 4)
+    return f"{lines[0]} ..." if lines[1:] else text
 
 
 def blocks_text(blocks: Iterable[Block], screen: Screen) -> str:

@@ -125,7 +125,7 @@ def test_host_that_is_not_reached_again_has_taken_it_back_and_ends_the_rollout(
     seen = controller.play("apply.yml", hosttune_serial=[1, 2, 1], **ON_TRIAL)
     assert seen.status == 2, seen.output
     assert re.search(
-        r"^run \S+ was rolled back at [0-9: -]+ UTC, because nobody confirmed it within 2 min$", told(seen, "gpu02")
+        r"^run \S+ was rolled back at [0-9: -]+ UTC, because it was not confirmed within 2 min$", told(seen, "gpu02")
     )
     assert "2 hosts: failed" not in seen.output
     assert "1 host: 1 change made on trial, and not kept\n  gpu02\n" in seen.output

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import io
-import json
 from pathlib import Path
 
 import pytest
 
+from hosttune.actions.examine import examine
 from hosttune.cli.app import run
+from hosttune.engine.policy.policy import Policy
 from hosttune.engine.rules.catalog import builtin_catalog
 from hosttune.host.console import Console
 from tests.generated import hold
 from tests.golden.picture import svg
 from tests.hosts.built import HOSTS
+from tests.hosts.built import reader as record_reader
+from tests.hosts.kinds import NAMES, record_of
 
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
@@ -63,22 +66,27 @@ def test_picture_is_what_a_terminal_shows(words, lines, monkeypatch):
 
 
 def settings() -> str:
-    """A row for each rule of profile base that changes settings, with what it says of the first built host that differs."""
+    """A row for each rule of profile base that changes settings, with what it says of the first host that differs: a
+    built one, or one of the kinds.
+    """
     catalog = builtin_catalog()
     named = catalog.profiles["base"].rules
     said: dict[str, str] = {}
-    for host in sorted(HOSTS.glob("*.json")):
-        out = io.StringIO()
-        with contextlib.redirect_stdout(out):
-            run(["plan", "--host", str(host), "--json"])
-        for finding in json.loads(out.getvalue())["findings"]:
-            if finding["changes"]:
-                said.setdefault(finding["rule"], finding["reason"])
+    for reader in (*map(record_reader, sorted(HOSTS.glob("*.json"))), *map(record_of, NAMES)):
+        for finding in examine(reader, catalog, Policy(today="2026-01-01")).plan().findings:
+            if finding.changes:
+                said.setdefault(finding.rule, finding.reason)
     rows = ["| rule | judges | for example | gain | risk |", "|---|---|---|---|---|"]
     for rule in (catalog.rules[name] for name in sorted(catalog.rules) if name in named and catalog.rules[name].want):
         clauses = rule.gain.split("; ")
         gain = "; ".join(clauses[: 2 if clauses[0].startswith("none ") else 1])
-        cells = (f"`{rule.id}`", rule.title, said.get(rule.id, "").partition(", no")[0], gain, rule.risk.value)
+        cells = (
+            f"`{rule.id}`",
+            rule.title,
+            said.get(rule.id, "").partition(" (")[0].partition(", also")[0],
+            gain,
+            rule.risk.value,
+        )
         rows.append(f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |")
     return "\n".join(rows) + "\n"
 

@@ -162,7 +162,7 @@ def scenario_command_line(folder: Path) -> None:
     start = ("chroot", root, sys.executable, "-m", "hosttune")
     plan = run("sh", "-c", '"$@" 2>&1 || test $? = 1', "sh", *start, "plan")
     assert plan.startswith("hosttune: this is a chroot: its files are looked at as those of --root /")
-    assert "only the machine that runs these files can tell" in plan
+    assert "only the machine that runs these files can show it" in plan
     assert "sysctl:" not in plan
     run("sh", "-c", '"$@" || test $? = 1', "sh", *start, "apply", "--yes")
     assert (root / "var/lib/hosttune/runs").is_dir()

@@ -254,7 +254,7 @@ def test_apply_of_an_image_is_done_where_only_the_running_machine_could_tell_mor
 def test_a_record_that_answers_already_is_not_asked_for(image, capsys):
     run(["check", "--root", str(image), "--hardware", str(HARDWARE)])
     said = " ".join(capsys.readouterr().out.split())
-    assert "only the machine that runs these files can tell" in said
+    assert "only the machine that runs these files can show it" in said
     assert "--hardware RECORD" not in said
 
 

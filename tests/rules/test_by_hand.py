@@ -29,7 +29,7 @@ from tests.rules.test_cases import CASES, CATALOG
 from tests.rules.tried import policy_at, reader_of
 
 # What only makes effective what was written.
-EFFECTS = ("systemctl daemon-reload", "update-grub", "update-initramfs ", "dockerd --validate", "when nobody needs it: ",
+EFFECTS = ("systemctl daemon-reload", "update-grub", "update-initramfs ", "dockerd --validate", "when it is not in use: ",
            "log in anew", "reboot when nothing runs")  # fmt: skip
 NOW = {"enable": "start", "disable": "stop"}
 TRIED = [(f"{rule}-{case['name']}", rule, case) for rule, case in CASES if case["expect"].get("changes")]

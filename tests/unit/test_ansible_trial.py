@@ -216,7 +216,7 @@ def test_losses_are_told_and_nothing_is_kept(tune):
 
 
 def test_run_that_came_back_is_a_failure_with_its_reason(tune):
-    said = "run r1 came back at 2026-11-24 14:32 UTC, because nobody confirmed it within 10 min"
+    said = "run r1 came back at 2026-11-24 14:32 UTC, because it was not confirmed within 10 min"
     made, *_ = tune({"confirm": Trouble(said), "history": history()}, state="confirmed", trial=TRIAL)
     assert (made["failed"], made["msg"]) == (True, said)
 

@@ -67,11 +67,11 @@ def test_line_that_would_approve_a_plan_approves_it():
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("abc123", "is no approval"),  # too short: met by chance
-        ("AB" * 32, "is no approval"),
-        (f"{DIGEST} {DIGEST}", "is no approval"),
-        (f"policy {POLICY}", "is no approval"),
-        (f"policy {POLICY} edition 2026.1 risk low low", "is no approval"),
+        ("abc123", "is not an approval"),  # too short: met by chance
+        ("AB" * 32, "is not an approval"),
+        (f"{DIGEST} {DIGEST}", "is not an approval"),
+        (f"policy {POLICY}", "is not an approval"),
+        (f"policy {POLICY} edition 2026.1 risk low low", "is not an approval"),
         ("policy xyz edition 2026.1 risk low", "is not a digest of a policy"),
         (f"policy {POLICY} edition latest risk low", "latest: not an edition"),
         (f"policy {POLICY} edition 2026.1 risk huge", "huge: is no risk"),
@@ -110,4 +110,4 @@ def test_file_that_is_not_there_or_has_faults_is_trouble(tmp_path, capsys):
     assert "there is no such file" in capsys.readouterr().err
     (tmp_path / "bad").write_text("yes\n")
     assert app.run(["apply", "--host", H100, "--approved", str(tmp_path / "bad")]) == 2
-    assert "bad:1: yes: is no approval" in capsys.readouterr().err
+    assert "bad:1: yes: is not an approval" in capsys.readouterr().err

@@ -183,7 +183,7 @@ def test_too_few_files_says_why(sample, said):
 
 def test_bench_read_network_needs_its_own_word(tmp_path, monkeypatch):
     monkeypatch.setattr(reading_files, "look_at", lambda _: replace(PLACE, fstype="nfs4"))
-    with pytest.raises(GateClosed, match="lies on nfs4"):
+    with pytest.raises(GateClosed, match="is on nfs4"):
         reading_files.bench_read(Wanted(str(tmp_path)))
 
 

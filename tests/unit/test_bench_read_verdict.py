@@ -77,7 +77,7 @@ def test_one_worker_is_not_advised_where_it_brings_less_than_none(handed, cpus, 
     levels = sweep({1: 700, 2: 690}, [0.97, 0.97], cpus)
     found = conclude_limit(figures(levels, decode=700, cpus=cpus, handed=level(1, 700 * handed, 0.99, device=0.0)))
     assert (found.knee, found.workers) == (1, workers)
-    assert any("hands on 70%" in one.text for one in found.advice) == (handed < 1)
+    assert any("delivers 70%" in one.text for one in found.advice) == (handed < 1)
 
 
 def test_conclude_busy_host_keeps_its_reason():

@@ -147,7 +147,7 @@ def test_leftovers_are_named_with_the_way_out():
     left = Leftover("scratch-1.json", "/data/.hosttune-bench-1")
     assert "/data/.hosttune-bench-1; to remove it: hosttune bench clean" in view.leftover_text([left], page())
     assert view.cleaned_text([left], []) == "removed /data/.hosttune-bench-1\n"
-    assert view.cleaned_text([left], [left]).startswith("left /data/.hosttune-bench-1 alone")
+    assert view.cleaned_text([left], [left]).startswith("left /data/.hosttune-bench-1 as it is")
     assert view.cleaned_text([], []) == "nothing was left behind\n"
 
 

@@ -66,7 +66,7 @@ def test_planned_beside_work_is_busy_with_the_list_of_what_runs(policy):
 def test_planned_where_nobody_can_tell_is_busy():
     found = held(ALLOWED, host(unknown="no list"))
     assert found.hold.kind is HoldKind.BUSY
-    assert "cannot be told (no list)" in found.hold.detail
+    assert "cannot find out whether GPU work runs (no list)" in found.hold.detail
 
 
 def test_planned_on_an_idle_host_needs_leave_and_nothing_more():

@@ -275,7 +275,7 @@ def test_command_of_advice_and_hint_is_for_the_same_host(run, tmp_path):
     status, _, err = run("undo", "20260101", "--root", tmp_path)
     assert (status, err) == (
         2,
-        f"hosttune: no run is called 20260101\n  hint: list them with: hosttune history --root {tmp_path}\n",
+        f"hosttune: no run is called 20260101\n  hint: list them with: /opt/hosttune/bin/hosttune history --root {tmp_path}\n",
     )
     cloud = HOSTS / "a100-cloud-vm.json"
     assert (
@@ -314,8 +314,12 @@ def test_hint_of_an_error_calls_a_command_as_sudo_finds_it():
     look = HostOptions(root="t/img", profile="base")
     for hint, typed in [
         ("sudo hosttune health --learn keeps it", "sudo /opt/hosttune/bin/hosttune health --learn keeps it"),
-        ("see: hosttune history -v", "see: hosttune history --root t/img --profile base -v"),
-        ("type: hosttune apply --yes --root t/img --profile base", None),
+        ("see: hosttune watch --help", "see: /opt/hosttune/bin/hosttune watch --help"),
+        ("see: hosttune history -v", "see: /opt/hosttune/bin/hosttune history --root t/img --profile base -v"),
+        (
+            "type: hosttune apply --yes --root t/img --profile base",
+            "type: /opt/hosttune/bin/hosttune apply --yes --root t/img --profile base",
+        ),
         ("an image: hosttune apply --root FOLDER --yes", None),
     ]:
         assert common.as_typed(hint, look) == (typed or hint)
@@ -411,7 +415,9 @@ def test_apply_and_undo_and_their_documents(run, changed):
     for more in ((), ("--yes",)):
         status, _, err = run(*words, *more, "--expect", "0" * 16)
         assert status == 2
-        assert f"the new plan with: hosttune undo {receipt['run_id']} --rule memory-swappiness\n" in err
+        assert (
+            f"the new plan with: /opt/hosttune/bin/hosttune undo {receipt['run_id']} --rule memory-swappiness\n" in err
+        )
     status, out, _ = run(*words, "--yes", "--expect", digest)
     assert status == 0
     assert "both changes are undone and read back" in out

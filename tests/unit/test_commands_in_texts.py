@@ -213,6 +213,7 @@ AS_IT_IS = {
     "resources/storage/mount_causes.py": {"check", "mount_command(entry)", "name", "package"},
     "resources/storage/mount_policy.py": {"remount(view.target, 'relatime')"},
     "resources/storage/tmpfs.py": {"self.size"},
+    "views/page.py": {"words", "self.there", "self.only"},
 }
 
 

@@ -96,7 +96,7 @@ def test_look_without_headers_reads_none(data, facts):
     found = look(str(data), facts, Patience(), with_headers=False)
     assert found.decoded.headers == 0
     assert (found.decoded.native_bytes, found.decoded.untold) == (0, ("JPEG",))
-    assert "not told for JPEG (what tells is bench read --decode)" in dataset_text(found, Page())
+    assert "not known for JPEG (bench read --decode shows it)" in dataset_text(found, Page())
 
 
 def test_look_at_one_shard_takes_the_ratio_of_its_members(tmp_path, facts):
@@ -268,7 +268,7 @@ def test_look_gives_no_verdict_where_no_header_tells_and_says_what_would(tmp_pat
         None,
     )
     text = dataset_text(found)
-    assert f"not told for {key_of(name.rpartition('.')[2])}" in text
+    assert f"not known for {key_of(name.rpartition('.')[2])}" in text
     assert way in text
     assert text.count("fits (") == 1  # of the page cache
     assert (found.copies_bytes, "filled by every worker" in text) == (0, False)
@@ -524,8 +524,8 @@ def test_look_at_video_guesses_nothing_for_it_and_at_empty_sound_divides_by_noth
     found = look(str(tmp_path), facts, Patience())
     assert found.decoded.untold == ("MPEG-4", ".bin")
     text = dataset_text(found)
-    assert "not told for .bin" in text
-    assert "not told for MPEG-4" in text
+    assert "not known for .bin" in text
+    assert "not known for MPEG-4" in text
 
 
 def test_look_at_misnamed_files_says_what_they_are(tmp_path, facts):
@@ -721,4 +721,4 @@ def test_one_shard_feeds_one_worker(tmp_path, facts, monkeypatch):
 def test_first_lines_answer_how_much_where_whether_it_fits_and_how_many_workers(data, facts):
     text = view.dataset_text(look(str(data), facts, Patience()), Page())
     heads = [line[:12].strip() for line in text.splitlines() if not line.startswith("  ")]
-    assert heads[1:4] == ["lies on", "page cache", "workers"]
+    assert heads[1:4] == ["is on", "page cache", "workers"]

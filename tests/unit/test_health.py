@@ -437,7 +437,7 @@ def test_what_is_learned_of_a_sibling_is_kept_for_this_host(capsys, monkeypatch,
     monkeypatch.setattr("hosttune.host.reading.live.LiveReader", lambda: own)
     assert app.run(["health", "--learn", "--host", str(HOSTS / "h100-8x-2socket.json")]) == 0
     told = capsys.readouterr().out
-    assert "is learned: this host is held against it from now on" in told
+    assert "is learned: this host is compared with it from now on" in told
     assert "counters" not in told
     assert "GPUs: 8\n" in told
     kept = parse((tmp_path / "health" / "baseline.json").read_text())
@@ -476,5 +476,5 @@ def test_record_of_another_machine_is_not_learned(capsys, monkeypatch, tmp_path)
     monkeypatch.setattr("hosttune.host.reading.live.LiveReader", lambda: own)
     monkeypatch.setattr("hosttune.host.writing.state.name_folder", lambda part: str(tmp_path / part))
     assert app.run(["health", "--learn", "--host", str(HOSTS / "gh200-arm64.json")]) == 2
-    assert "is no sibling of this host (architecture aarch64, here x86_64; " in capsys.readouterr().err
+    assert "is not a sibling of this host (architecture aarch64, here x86_64; " in capsys.readouterr().err
     assert not list(tmp_path.iterdir())

@@ -182,9 +182,9 @@ def test_diff_since_compares_the_report_of_that_day_with_this_host(run, where, m
         (("--since", "2026-11-01"), "no report of 2026-11-01 or of a day before it is kept"),
         (("--since", "2999-01-01"), "2999-01-01 is still to come (today is 2998-12-31, UTC)"),
         (("2999-01-01", "live"), "2999-01-01 is still to come"),
-        (("--since", "last week"), "'last week' is no day"),
+        (("--since", "last week"), "'last week' is not a day"),
         (("--since", ""), "--since: the value is empty"),
-        (("--since", "yesterday", "live"), "--since compares with this host alone"),
+        (("--since", "yesterday", "live"), "--since compares only with this host"),
         (("live",), "diff compares two sides"),
         ((), "diff compares two sides"),
     ],
@@ -199,7 +199,7 @@ def test_diff_without_two_sides_says_how_to_name_them(run, where, words, says):
 def test_kept_file_that_is_no_report_is_told(run, where):
     keep("[]", "2026-11-01T00:30:00+00:00", 9, where)
     status, _, err = run("diff", "2026-11-01", "live")
-    assert (status, "2026-11-01.json: is no report of hosttune check" in err) == (2, True)
+    assert (status, "2026-11-01.json: is not a report of hosttune check" in err) == (2, True)
 
 
 @pytest.mark.parametrize("words", [(), ("--format", "prometheus"), ("--format", "json", "--host", H100)])

@@ -1,11 +1,11 @@
-"""Words that a reader would have to translate are in no help text, in no text of a rule and in none of the
-pages that a new user reads first.
+"""Words that a reader would have to translate are in no help text, in no text of a rule and in no document.
 
 The commands of a terminal and what it prints are quoted in code blocks, which are left out.
 """
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,18 +17,27 @@ import yaml
 from hosttune.cli.command_tree import read_tree
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [
-    ROOT / "README.md",
-    *sorted(
-        path
-        for folder in ("tutorial", "how-to", "reference", "explanation", "project", "project/decisions")
-        for path in ROOT.glob(f"docs/{folder}/*.md")
-    ),
-]
+PAGES = [*(ROOT / f"{name}.md" for name in ("README", "SECURITY", "CONTRIBUTING")), *sorted(ROOT.glob("docs/**/*.md"))]
+# Sentences that are too long, of pages written before there was a limit: the numbers may only fall.
+LONG = {
+    "SECURITY.md": 3,
+    "docs/come-back.md": 2,
+    "docs/fleet.md": 10,
+    "docs/health.md": 2,
+    "docs/measuring.md": 30,
+    "docs/provisioning.md": 3,
+    "docs/reference/rules/containers-docker-root.md": 1,
+    "docs/reference/rules/gpu-dcgm.md": 1,
+    "docs/reference/rules/kernel-boot-room.md": 1,
+    "docs/reference/rules/limits-shm.md": 1,
+    "docs/reference/rules/network-arp.md": 1,
+    "docs/reference/rules/storage-io-scheduler.md": 1,
+    "docs/reference/rules/storage-noatime.md": 1,
+}
 RULES = sorted(ROOT.glob("hosttune/rules/*/*.yaml"))
 # `alone` for only, `tell` and `told` for report, `stand` and `lie` for be, `is no X` for is not an X.
 TRANSLATED = re.compile(
-    r"\b(?:alone|nobody|somebody|whoever|anybody|tells?|told|mend(?:s|ed)?|lies|stands?|held against)\b|(?<!there )\bis no [a-z]+",
+    r"\b(?:alone|nobody|somebody|whoever|anybody|tells?|told|mend(?:s|ed)?|lies|stands?(?!-in)|held against)\b|(?<!there )\bis no (?!longer\b)[a-z]+",
     re.IGNORECASE,
 )
 CODE = re.compile(r"```.*?```|<!-- (\w+):begin -->.*?<!-- \1:end -->|`[^`\n]*`", re.DOTALL)
@@ -53,17 +62,36 @@ def test_help_is_in_plain_words():
     assert {name: TRANSLATED.findall(text) for name, text in helps().items() if TRANSLATED.search(text)} == {}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_page_is_in_plain_words(page):
     text = CODE.sub("", page.read_text(encoding="utf-8"))
     assert TRANSLATED.findall(text) == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_sentences_of_a_page_are_short(page):
     text = CODE.sub("X", page.read_text(encoding="utf-8"))
     long = [" ".join(one.split()) for one in SENTENCE.split(text) if one and len(one.split()) > MOST_WORDS]
-    assert long == []
+    assert len(long) <= LONG.get(str(page.relative_to(ROOT)), 0), long
+
+
+# What is not a sentence for people: keys of JSON and of tables. Patterns are none, either.
+KEYS = {"left alone"}
+
+
+@pytest.mark.parametrize("room", ["actions", "cli", "measure", "views", "engine/decide"])
+def test_what_commands_print_is_in_plain_words(room):
+    """Every text with a blank in the code of what commands print, docstrings apart."""
+    found = []
+    for path in sorted((ROOT / "hosttune" / room).rglob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        docs = {id(one.value) for one in ast.walk(tree) if isinstance(one, ast.Expr)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docs:
+                text = CODE.sub("X", node.value)
+                if " " in text.strip() and text not in KEYS and "(?:" not in text and TRANSLATED.search(text):
+                    found.append(f"{path.name}:{node.lineno}: {text.strip()}")
+    assert found == []
 
 
 TEMPLATE = re.compile(r"\{\{.*?\}\}", re.DOTALL)

@@ -230,7 +230,7 @@ def test_gate_does_not_boot_by_what_an_apply_that_was_cut_off_had_approved(monke
     for goes_on, standing in ((False, Standing.HELD), (True, Standing.STOPPED)):
         state, _ = brought(monkeypatch, plan_of(LATER), receipt, state=going, host=by_day, goes_on=goes_on)
         assert (state.standing, state.reboots) == (standing, ("boot-0",))
-        assert "somebody may be at work here" in state.sentence
+        assert "users may be at work here" in state.sentence
     never = AtBoot(plans="all", reboot="never")
     state, _ = brought(monkeypatch, plan_of(LATER), receipt, state=going, at_boot=never)
     assert (state.standing, state.goes_on) == (Standing.HELD, True)

@@ -102,13 +102,13 @@ def test_status_says_that_the_metrics_are_not_of_this_boot(monkeypatch, capsys, 
         (Standing.STOPPED, BOOT, OFF, False, ""),
         (Standing.READY, "boot-b", AHEAD, False, "this boot was not looked at yet"),
         (Standing.READY, "boot-b", ON, True, "what it said then is lost"),
-        (Standing.READY, "boot-b", OFF, True, "nothing holds work"),
+        (Standing.READY, "boot-b", OFF, True, "jobs may start: the boot gate (hosttune-ready.service) is off"),
         (Standing.REBOOTING, "boot-b", GateUnits(goes_on=True), False, "has not begun in this boot"),
         (Standing.HELD, "boot-b", replace(AHEAD, is_left_out=True), True, "left out in this boot"),
         (Standing.READY, "boot-b", FAILED, False, "failed before it could say why"),
         (None, BOOT, AHEAD, False, "this boot was not looked at yet"),
         (None, BOOT, FAILED, False, "failed before it could say why"),
-        (None, BOOT, OFF, True, "hosttune-ready.service is off"),
+        (None, BOOT, OFF, True, "(hosttune-ready.service) is off"),
     ],
 )
 def test_work_may_start_where_the_gate_said_so_in_this_boot(standing, boot, units, is_open, words):
@@ -126,11 +126,11 @@ def test_gate_is_asked_of_systemd():
     )
     assert module.gate_units(Host(folders=())) == OFF  # no systemd
     host = Host()
-    with pytest.raises(HosttuneError, match="systemd does not say"):
+    with pytest.raises(HosttuneError, match="systemd does not report"):
         module.gate_units(host)
     asked = host.base.asked[-1]
     for wrong in ("", Completed(1, shown.encode(), b""), Unreadable("no answer in 10 s"), shown.partition("\n\n")[0]):
-        with pytest.raises(HosttuneError, match="systemd does not say"):
+        with pytest.raises(HosttuneError, match="systemd does not report"):
             module.gate_units(Host(queries={asked: wrong}))
     assert module.gate_units(Host(queries={asked: shown})) == GateUnits(
         holds=True, has_failed=True, is_running=True, goes_on=True
@@ -167,7 +167,7 @@ def test_section_for_a_host_changes_what_it_names(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["ready", "--root", "/"], "ready is of the running host alone"),
+        (["ready", "--root", "/"], "ready works only on the running host"),
         (["apply", "--reboot", "--root", "/"], "another one is looked at"),
         (["apply", "--reboot", "--format", "json"], "has no answer in JSON"),
     ],
@@ -257,7 +257,7 @@ def test_metrics_say_that_it_has_begun_and_are_never_of_another_boot(gate, capsy
 
 @pytest.mark.parametrize("chosen", [{"only": ["a-rule"]}, {"ignore": ["a-rule"]}, {"policy": "x"}, {"profile": "base"}])
 def test_gate_looks_at_the_whole_policy_of_its_host(gate, chosen):
-    with pytest.raises(HosttuneError, match="by its own policy alone"):
+    with pytest.raises(HosttuneError, match="only by its own policy"):
         cli_ready.ready(LookOnly(**chosen), DisplayOptions())
     assert gate.did == []
 

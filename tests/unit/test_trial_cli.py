@@ -130,7 +130,7 @@ def test_deadline_takes_back_and_the_next_plan_holds_it(run, host):
     assert run("come-back", "deadline", name)[0] == 0
     assert host.read("/proc/sys/vm/swappiness") == b"60\n"
     status, out, _ = run("trial")
-    assert (status, f"run {name} was rolled back at" in out, "nobody confirmed it within 15 min" in out) == (
+    assert (status, f"run {name} was rolled back at" in out, "it was not confirmed within 15 min" in out) == (
         1,
         True,
         True,
@@ -142,7 +142,7 @@ def test_deadline_takes_back_and_the_next_plan_holds_it(run, host):
     status, out, _ = run("check", *ONLY)
     assert status == 1
     assert "rolled back at" in out
-    assert "nobody confirmed it within 15 min" in out
+    assert "it was not confirmed within 15 min" in out
     assert "--again memory-swappiness" in out
     assert "nothing to do" in run("apply", "--yes", *ONLY)[1]
     assert run("apply", "--yes", *ONLY, "--again", "memory-swappiness")[0] == 0
@@ -380,7 +380,7 @@ def test_status_shows_the_trial_and_trial_is_its_older_name(run, host, monkeypat
     run(*ON_TRIAL)
     status, out, _ = run("status")
     assert status == 0
-    assert "nothing holds work" in out
+    assert "jobs may start: " in out
     assert " is on trial until " in out
     assert "hosttune confirm 2" in out
     told = json.loads(run("status", "--json")[1])

@@ -292,7 +292,7 @@ def test_odd_argument_is_refused():
     host = TrialHost(reader())
     trial_guard.arm(host, RUN, FILES, within_s=900, has_one_shot=True)
     trial_guard.mark(host, "settled")
-    with pytest.raises(Refused, match="no plain argument"):
+    with pytest.raises(Refused, match="not a plain argument"):
         one_shot.arm_entry(host, ENTRY, RUN, ("a b;c",))
 
 
@@ -387,7 +387,7 @@ def test_plain_host_can_be_guarded():
         (fit(is_privileged=False), "only root"),
         (fit({"/proc/self/mountinfo": MOUNTS.replace("ext4", "overlay")}), "(overlay) does not keep"),
         (fit({"/proc/self/mountinfo": MOUNTS.replace("rw,", "ro,")}), "read-only ext4"),
-        (fit({"/proc/self/mountinfo": MOUNTS + "23 22 8:2 / /etc rw - ext4 /dev/sda2 rw\n"}), "lies on /etc"),
+        (fit({"/proc/self/mountinfo": MOUNTS + "23 22 8:2 / /etc rw - ext4 /dev/sda2 rw\n"}), "is on /etc"),
         (fit({"/etc/hosttune/trial/armed": "x"}), "another run is on trial"),
         (fit({"/etc/systemd/system/hosttune-come-back.service": "theirs"}), "is not hosttune's"),
         (fit(links={"/etc/systemd/system/emergency.service": "/dev/null"}), "is masked"),
@@ -406,7 +406,7 @@ def test_what_cannot_be_guarded_says_why(base, words):
 def test_file_on_another_file_system_cannot_be_guarded():
     base = fit({"/proc/self/mountinfo": MOUNTS + "23 22 8:2 / /opt rw - ext4 /dev/sda2 rw\n"})
     found = reasons(base, (KeptFile("/opt/x", ABSENT, FileValue(b"")),))
-    assert found == ("/opt/x lies on /opt, which may not be mounted where a boot stops",)
+    assert found == ("/opt/x is on /opt, which may not be mounted where a boot stops",)
 
 
 def test_path_that_the_script_would_misread_cannot_be_guarded():

@@ -62,7 +62,7 @@ def test_restart_waits_where_nobody_can_tell_whether_work_runs():
         def is_gpu_busy(self):
             raise UnknownFact("needs root")
 
-    assert must_wait(RESTART, facts(Hidden())) == "cannot tell whether GPU work runs (needs root)"
+    assert must_wait(RESTART, facts(Hidden())) == "cannot find out whether GPU work runs (needs root)"
 
 
 def test_reload_waits_where_nobody_can_tell_whether_the_manager_starts_or_containers_run():
@@ -71,10 +71,10 @@ def test_reload_waits_where_nobody_can_tell_whether_the_manager_starts_or_contai
         def gpu_containers(self):
             raise UnknownFact("needs root")
 
-    reason = "cannot tell whether the service manager is still starting (timed out)"
+    reason = "cannot find out whether the service manager is still starting (timed out)"
     for trigger in (Trigger("daemon-reload"), RESTART):
         assert must_wait(trigger, facts(work(), Unreadable("timed out"))) == reason
-        assert must_wait(trigger, facts(Hidden())) == "cannot tell whether GPU containers run (needs root)"
+        assert must_wait(trigger, facts(Hidden())) == "cannot find out whether GPU containers run (needs root)"
 
 
 @pytest.mark.parametrize("more", [{"folders": ()}, {"image": True}])

@@ -69,9 +69,7 @@ def test_compare_keeps_what_a_rule_knows(a, b, kind):
 def test_what_is_unknown_on_both_sides_is_not_alike(findings):
     comparison = compared([*findings, finding(Verdict.OK, "b")], [*findings, finding(Verdict.OK, "b")])
     assert (comparison.differences, comparison.alike, comparison.unknown) == ((), 1, ("a-low",))
-    assert "No rule tells them apart (1 alike, 1 could not be checked on either side)." in diff_report(
-        comparison, Page()
-    )
+    assert "No rule differs (1 equal, 1 could not be checked on either side)." in diff_report(comparison, Page())
     assert "Could not be checked on either side\n  a-low" in diff_report(comparison, Page(is_verbose=True))
     document = diff_json(comparison)
     assert (document["rules_alike"], document["rules_unknown"]) == (1, ["a-low"])
@@ -165,7 +163,7 @@ def test_text_shows_both_sides_and_escapes_them():
     assert text == (
         "- host  2026-10-09 03:15:02 UTC\n"
         "+ host  2026-10-09 03:15:02 UTC\n"
-        "1 rule tells them apart. The same machine.\n\n"
+        "1 rule differs. The same machine.\n\n"
         "To change\n"
         "  a-high  ok -> to change\n"
         "          - now 1\n"
@@ -200,7 +198,7 @@ def test_record_against_its_own_saved_check_is_the_same(run, tmp_path, record):
     run("check", "--host", record, "--format", "json", "--output", saved)
     status, out, err = run("diff", saved, record)
     assert (status, err) == (0, "")
-    assert "No rule tells them apart" in out
+    assert "No rule differs" in out
     status, out, err = run("diff", record, saved, "--format", "json")
     assert (status, err, json.loads(out)["is_same"]) == (0, "", True)
 

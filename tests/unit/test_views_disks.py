@@ -36,7 +36,8 @@ def test_server_shows_what_is_mounted_and_what_is_not():
         "  nvme0n1p2  1.7 TiB  ext4  UUID=0a11-22\n"
         "      /: relatime 50.0 GiB free of 100 GiB (50 % used); inodes 10 % used\n"
         "      fstab line 1: UUID=0a11-22 on /\n"
-        "nvme1n1  3.5 TiB  nvme, flash  SAMSUNG MZWLO3T8HCLS  ext4  UUID=b71f5c0e-3a44-4b8e-9d10-6c2f7e0a9b1f\n"
+        "nvme1n1  3.5 TiB  nvme, flash  SAMSUNG MZWLO3T8HCLS  ext4\n"
+        "    UUID=b71f5c0e-3a44-4b8e-9d10-6c2f7e0a9b1f\n"
         "    /data: relatime 1.7 TiB free of 3.4 TiB (50 % used); inodes 10 % used\n"
         "    fstab line 3: UUID=b71f5c0e-3a44-4b8e-9d10-6c2f7e0a9b1f on /data\n"
         "nvme2n1  3.5 TiB  nvme, flash  SAMSUNG MZWLO3T8HCLS  xfs  UUID=d2-7e\n"
@@ -45,7 +46,7 @@ def test_server_shows_what_is_mounted_and_what_is_not():
 
 
 def test_rotation_of_a_virtual_disk_is_doubted():
-    assert "virtio, says it rotates (a virtual disk may not know)" in disks_text(of("microvm-debian12"), Page())
+    assert "virtio, virtual disk, reports that it rotates" in disks_text(of("microvm-debian12"), Page())
     assert "sata, rotates  ST8000VN004" in disks_text(of("workstation-rtx4090"), Page())
 
 

@@ -12,6 +12,7 @@ from hosttune.views.checked import Checked
 from hosttune.views.document import Document, Medium, Say, Steps
 from hosttune.views.health import health_text
 from hosttune.views.page import Page
+from hosttune.views.plan import plan_report
 from hosttune.views.report import check_outline, check_report
 from hosttune.views.summary import applied_status, exit_status, why_applied, why_status
 from hosttune.views.terminal import Screen
@@ -114,6 +115,21 @@ def test_report_of_many_pieces_of_advice_is_made_a_few_times(many, monkeypatch):
     assert said.count("\n") <= ONE_SCREEN
     shown = sum(f"x {n}\n" in said for n in range(many))
     assert shown == many if many == 3 else ONE_SCREEN - 6 < shown < ONE_SCREEN
+
+
+@pytest.mark.parametrize("report_of", [check_report, lambda hosts: plan_report(hosts[0])], ids=["check", "plan"])
+def test_end_of_a_long_report_has_the_sentence_of_each_fault(report_of):
+    """What `check` and `plan` found worst is on the last screen, however long they are."""
+    faults = [replace(FAULT, rule=f"gpu-x{n}", reason=f"no GPU {n} answers {'at all ' * 80}") for n in range(5)]
+    many = [replace(DIFFERS, rule=f"r{n}", reason="is " + "not so " * 60) for n in range(5)]
+    page = Page(screen=Screen(80))
+    end = report_of((Checked(plan_of(*faults, *many), page),)).splitlines()[-(ONE_SCREEN - 1) :]
+    found = [line for line in end if line.startswith("FAULT gpu-x")]
+    assert [line.partition(": ")[2][:16] for line in found] == [f"no GPU {n} answers"[:16] for n in range(3)]
+    assert all(line.endswith(" ...") and len(line) <= 80 for line in found)
+    assert "and 2 more faults" in end
+    short = report_of((Checked(plan_of(FAULT), page),))
+    assert short.count(FAULT.reason) == 1
 
 
 def test_fault_comes_first_among_the_next_commands():

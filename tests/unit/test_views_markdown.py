@@ -59,9 +59,12 @@ def test_several_hosts_have_a_section_each():
     assert [line for line in text.splitlines() if line.startswith("## ")] == ["## gpu-017", "## gpu-018"]
 
 
-def test_plan_that_cannot_be_applied_has_no_command():
+def test_plan_of_a_record_has_the_command_for_that_host():
     assert "apply --yes" in plan_report(ONE)
-    assert "apply --yes" not in plan_report(Checked(made.PLAN, replace(PAGE, can_apply=False)))
+    page = replace(PAGE, can_apply=False, options=" --host r.json --policy p", there=" --policy p", program="/x/run")
+    text = plan_report(Checked(made.PLAN, page))
+    assert f"on that host:\n\n```sh\nsudo hosttune apply --yes --expect {made.PLAN.digest[:16]} --policy p\n" in text
+    assert "r.json" not in text.partition("on that host")[2]
 
 
 def test_password_in_a_diff_is_masked():

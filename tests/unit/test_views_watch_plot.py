@@ -155,7 +155,7 @@ def test_plot_without_a_gpu_says_why():
     assert "libnvidia-ml.so.1 is not installed" in render_plot(
         picture(*[blind] * 3, gpu_gap="libnvidia-ml.so.1 is not installed")
     )
-    assert "no GPU tells how busy it is" in render_plot(picture(*[blind] * 3))
+    assert "no GPU reports how busy it is" in render_plot(picture(*[blind] * 3))
 
 
 def test_plot_of_nothing_known_is_a_page():

@@ -355,7 +355,7 @@ def test_file_that_is_open_elsewhere_is_not_what_a_file_system_looks_up():
     one = tick(
         None, None, idle=98, main=0.02, gpus=(), mounts=root, wait=Wait(Want.PEER, "the server of a FUSE file system")
     )
-    assert not any("its files lie on" in line for line in list_evidence(*judged(jittered(one, 60, seed=5), WATCHED)))
+    assert not any("its files are on" in line for line in list_evidence(*judged(jittered(one, 60, seed=5), WATCHED)))
 
 
 def test_variables_that_hold_a_process_to_one_thread_are_read_from_its_environment():

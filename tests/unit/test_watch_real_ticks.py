@@ -117,8 +117,8 @@ def test_gpu_that_others_use_as_well_is_not_said_to_be_fed_well():
     assert "with others that are on it as well" in make_headline(found, account)
     assert "not of the job, and on its GPUs as well: python3 (2269)" in list_evidence(found, account)
     assert [advice.text.split(":")[0] for advice in choose_remedies(found, account)] == [
-        "other processes hold memory on the job's GPUs, and whose kernels ran is not told"
+        "other processes hold memory on the job's GPUs, and whose kernels ran is not known"
     ]
-    assert any("no figure tells them apart" in gap for gap in found.would_decide)
+    assert any("no figure separates them" in gap for gap in found.would_decide)
     alone, account = judged([replace(one, gpu_others=()) for one in ticks], watched)
     assert (alone.confidence, account.gpu_neighbours) == (Confidence.HIGH, ())

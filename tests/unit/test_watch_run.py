@@ -47,7 +47,7 @@ def test_output_input_and_status_are_the_commands_own():
 def test_command_that_ends_at_once_is_told_with_its_status_and_no_advice_to_watch_longer():
     said = watch("--", "sh", "-c", "exit 7").stderr
     assert "verdict: undecided: the command ended at once, with status 7, before enough could be seen" in said
-    assert "look why it ended so soon" in said
+    assert "find out why it ended so soon" in said
     assert "watch longer" not in said
 
 
@@ -219,13 +219,13 @@ def test_process_is_watched_until_it_ends_and_the_report_goes_to_standard_output
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "one of -- CMD, --pid and --replay is needed, not none"),
-        (["--pid", "1", "--", "true"], "one of -- CMD, --pid and --replay is needed, not -- CMD and --pid"),
-        (["--seconds", "5", "--", "true"], "--seconds goes with --pid alone"),
-        (["--scope", "--pid", "1"], "--scope goes with a command alone"),
-        (["--replay", "x", "--gpus", "0"], "--gpus goes with what runs: a record holds what was seen"),
-        (["--replay", "x", "--gpu-trace", "y"], "--gpu-trace goes with what runs"),
-        (["--replay", "x", "--hz", "5"], "--hz goes with what runs"),
+        ([], "give a command (-- CMD), --pid or --replay"),
+        (["--pid", "1", "--", "true"], "give only one of -- CMD, --pid"),
+        (["--seconds", "5", "--", "true"], "--seconds works only with --pid"),
+        (["--scope", "--pid", "1"], "--scope works only with a command"),
+        (["--replay", "x", "--gpus", "0"], "--gpus works only with what runs: a record holds what was seen"),
+        (["--replay", "x", "--gpu-trace", "y"], "--gpu-trace works only with what runs"),
+        (["--replay", "x", "--hz", "5"], "--hz works only with what runs"),
         (["--plot", "x.png", "--", "true"], "a picture is .html or .svg"),
         (["--output", "/proc/nowhere/x", "--", "true"], "/proc/nowhere/x: cannot be written"),
         (["--record", "/proc/nowhere/x", "--", "true"], "/proc/nowhere/x: cannot be written"),

@@ -214,8 +214,8 @@ def test_hour_in_which_nothing_was_looked_at_is_not_judged():
 @pytest.mark.parametrize(
     ("source", "said"),
     [
-        ("none", "GPU: none here (libnvidia-ml.so.1 is not installed); judged by the host alone"),
-        ("nvml", "GPU: none that the job may use (CUDA_VISIBLE_DEVICES); judged by the host alone"),
+        ("none", "GPU: none here (libnvidia-ml.so.1 is not installed); judged only by the host"),
+        ("nvml", "GPU: none that the job may use (CUDA_VISIBLE_DEVICES); judged only by the host"),
     ],
 )
 def test_evidence_without_a_gpu_says_so(source, said):

@@ -196,7 +196,7 @@ def test_step_of_several_acts_that_was_interrupted_stands_at_what_is_found():
 
 def test_it_is_told_by_hand_and_shown_as_a_change():
     change = replace(session(host()).plan().changes[0], activation=Activation.RESTART)
-    restart = "when nobody needs it: systemctl restart lamps.service"
+    restart = "when it is not in use: systemctl restart lamps.service"
     assert describe_by_hand([change]) == (["ledctl locate=/dev/sda", restart], ["ledctl locate_off=/dev/sda", restart])
     assert isinstance(describe_by_hand([change])[0][0], CommandLine)
     line = "~ sda  off -> on  (in effect after a restart of lamps.service)"

@@ -121,7 +121,7 @@ SCENARIOS = (
     ),
     Scenario(
         "nobody-confirms-argument", (5,), "an argument that works and that nobody confirms: one reboot at the deadline",
-        ARGUMENT, boot=Boot.COMES_UP, waits=True, boots=2, says="nobody confirmed it within",
+        ARGUMENT, boot=Boot.COMES_UP, waits=True, boots=2, says="it was not confirmed within",
     ),
     Scenario(
         "confirmed-argument", (6,), "an argument that is confirmed stays: in all entries, also after a second reboot",
@@ -220,7 +220,7 @@ SCENARIOS = (
     ),
     Scenario(
         "arp-silent", (21,), "a sysctl that takes the network away, live: back when the time is up, no reboot",
-        Change(sysctl=("net.ipv4.conf.all.arp_ignore", "8")), waits=True, within="3m", in_ci=True, says="nobody confirmed it within",
+        Change(sysctl=("net.ipv4.conf.all.arp_ignore", "8")), waits=True, within="3m", in_ci=True, says="it was not confirmed within",
         last="[ $(sysctl -n net.ipv4.conf.all.arp_ignore) = 0 ]",
     ),
     Scenario(
@@ -348,7 +348,7 @@ SCENARIOS = (
     ),
     Scenario(
         "session-killed", (23,), "the connection of the apply dies: the trial goes on, and goes back in time",
-        LIVE, prepare=KEY, waits=True, says="nobody confirmed it within",
+        LIVE, prepare=KEY, waits=True, says="it was not confirmed within",
         typed=f"{SSH} -tt 'hosttune apply --yes --only site-trial --confirm-within 3m; touch /run/made; sleep 3000' "
         "> /root/said 2>&1 & until [ -e /run/made ]; do sleep 1; done; kill -KILL $!; cat /root/said",
         last="[ $(sysctl -n vm.swappiness) = 60 ]",

@@ -1,6 +1,6 @@
 """`hosttune watch` where it has what this machine lacks: systemd, control groups of version 2, memory limits and swap.
 
-The guest has no GPU, so all of it is judged by the host alone.
+The guest has no GPU, so all of it is judged only by the host.
 """
 
 import json

@@ -36,7 +36,7 @@ class CameBack:
     """What was on trial at an address and went back by itself."""
 
     value: Value
-    sentence: str  # `at 2026-11-24 14:32 UTC: nobody confirmed it within 15 min`
+    sentence: str  # `at 2026-11-24 14:32 UTC: it was not confirmed within 15 min`
 
 
 class Journal:

@@ -71,9 +71,9 @@ def why_not_proof(login: Login, made_s: float) -> str:
     does.
     """
     if login.keeper:
-        return f"this runs in {login.keeper}, which does not tell over which connection you came"
+        return f"this runs in {login.keeper}, which does not show over which connection you logged in"
     if login.is_unknown:
-        return "this terminal does not tell over which connection you came"
+        return "this terminal does not show over which connection you logged in"
     if login.began_s is not None and login.began_s <= made_s:
         return "this connection was there before the changes: that it goes on does not show that a new one is let in"
     return ""

@@ -148,13 +148,13 @@ def _list_obstacles(reader: Reader, facts: Facts, files: Sequence[KeptFile]) -> 
     table = require_known(reader.read(MOUNTINFO), MOUNTINFO)
     root = find_holding(table, "/")
     if root is None or root.fstype in NOT_LASTING_ROOT or root.is_read_only:
-        what = "not told" if root is None else f"read-only {root.fstype}" if root.is_read_only else root.fstype
+        what = "not known" if root is None else f"read-only {root.fstype}" if root.is_read_only else root.fstype
         yield f"the root file system ({what}) does not keep what is written now, or not where an early boot finds it"
         return
     for path in (FOLDER, ADMIN, *(one.path for one in files)):
         mount = find_holding(table, path)
         if mount is not None and mount.target != "/":
-            yield f"{path} lies on {mount.target}, which may not be mounted where a boot stops"
+            yield f"{path} is on {mount.target}, which may not be mounted where a boot stops"
         if _ODD.search(path):
             yield f"{path!r} has characters that the guard does not take"
     if isinstance(reader.stat(f"{FOLDER}/armed"), Stat):

@@ -86,7 +86,7 @@ def arm_entry(writer: Writer, entry: BootEntry, run_id: str, added: Sequence[str
     _require_guard(writer, run_id)
     odd = [word for word in (*added, run_id) if not _PLAIN.fullmatch(word)]
     if odd:
-        raise Refused(f"{odd[0]!r} is no plain argument of the kernel")
+        raise Refused(f"{odd[0]!r} is not a plain argument of the kernel")
     content = entry_text(entry, run_id, added, dropped, safety_arguments(writer)).encode()
     disarm_entry(writer)  # what a trial that was cut off has left
     if theirs := _next_entry(writer):
@@ -162,7 +162,7 @@ def _read_block(reader: Reader) -> bytes:
     content = reader.read(ENVIRONMENT)
     if isinstance(content, bytes) and len(content) == BLOCK_BYTES and content.startswith(BLOCK_HEAD):
         return content
-    raise Refused(f"{ENVIRONMENT} is no environment block", hint=f"sudo grub-editenv {ENVIRONMENT} create")
+    raise Refused(f"{ENVIRONMENT} is not an environment block", hint=f"sudo grub-editenv {ENVIRONMENT} create")
 
 
 def _next_entry(reader: Reader) -> str:

@@ -149,7 +149,7 @@ def require_promise(planned: TrialPlan, *, without_return: bool) -> None:
         more = f" (and {len(planned.obstacles) - 1} more)" if len(planned.obstacles) > 1 else ""
         raise Refused(
             f"no trial is possible here: {planned.obstacles[0]}{more}; nothing was changed",
-            hint="mend that, or make it without a trial: --confirm-within off",
+            hint="fix that, or apply without a trial: --confirm-within off",
         )
     stays = planned.of(TrialPart.NO_RETURN)
     if stays and not without_return:
@@ -174,7 +174,7 @@ def begin(session: Session, writer: Writer, planned: TrialPlan, run: Run) -> Tri
     if blind := next((one.reason for one in standing.unseen if one.aspect is Aspect.SSHD), ""):
         raise Refused(
             f"no trial is possible here, since one that locks sshd out would look well: {blind}; nothing was changed",
-            hint="mend that, or make it without a trial: --confirm-within off",
+            hint="fix that, or apply without a trial: --confirm-within off",
         )
     before = standing_text(standing).encode()
     trial_guard.arm(
@@ -626,7 +626,7 @@ def finish(
             return TrialEnd(trial, trial.state, back.who.partition(": ")[2])
         return come_back(session, writer, trial, trial.reason or "it was rolled back at boot", on_progress)
     if trial.state is TrialState.OVERDUE:
-        reason = trial.reason or "nobody confirmed it in time"
+        reason = trial.reason or "it was not confirmed in time"
         is_later = boot_id(writer) != trial.record.boot_id
         return come_back(session, writer, trial, reason, on_progress, may_reboot=may_reboot and is_later)
     return None

@@ -201,7 +201,7 @@ def running_work(facts: Facts) -> tuple[str, ...]:
     try:
         return facts.work.evidence if facts.work.is_gpu_busy else ()
     except UnknownFact as unknown:
-        return (f"perhaps: whether GPU work runs cannot be told ({unknown.reason})",)
+        return (f"perhaps: cannot find out whether GPU work runs ({unknown.reason})",)
 
 
 def list_unannounced(change: Change, facts: Facts) -> tuple[str, ...]:

@@ -122,7 +122,7 @@ def _without_gate(standing: Standing | None, units: GateUnits) -> Outlook:
     if standing:
         return Outlook(standing is not Standing.STOPPED)
     why = "is left out in this boot" if units.is_left_out else "is off"
-    return Outlook(True, f"hosttune-ready.service {why}, and no apply --yes --reboot goes on: nothing holds work")
+    return Outlook(True, f"jobs may start: the boot gate (hosttune-ready.service) {why}, and no apply --reboot goes on")
 
 
 def begin_state(last: ReadyState | None, boot_id: str, at: int, machine: str) -> ReadyState:
@@ -208,7 +208,7 @@ def why_no_reboot(
     if volatile:
         return f"a reboot would lose what was made, because {volatile}: {needed}"
     if not is_boot:
-        return f"a reboot is required, and this is not the boot: somebody may be at work here: {needed}"
+        return f"a reboot is required, and this is not the boot: users may be at work here: {needed}"
     if state.boot_id in state.reboots:
         return f"the reboot that was asked for has not come yet: {needed}"
     if len(state.reboots) >= allowed:

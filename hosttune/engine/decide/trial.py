@@ -134,7 +134,7 @@ def _tried_at_boot(change: Change, one_boot: str) -> TriedChange:
     if "rebuild-initramfs" in triggers:
         return _keep_change(change, "it goes into the initial RAM disk, and a boot that ends there cannot put it back")
     if not kind_of(change.address).file_of(change.address.name):
-        return _keep_change(change, "it is no file that could be put back where a boot stops")
+        return _keep_change(change, "it is not a file that could be put back where a boot stops")
     return TriedChange(change, TrialPart.NEXT_BOOT)
 
 

@@ -51,7 +51,11 @@ def parse_document(content: bytes, source: str) -> dict[str, Any] | Unread:
         return Unread(str(Where(source, error.lineno)), f"is no JSON: {why}")
     except (ValueError, RecursionError) as error:
         return Unread(source, f"is no JSON: {str(error)[:200]}")
-    return data if isinstance(data, dict) else Unread(source, "is no document of hosttune: the top level is no object")
+    return (
+        data
+        if isinstance(data, dict)
+        else Unread(source, "is not a document of hosttune: the top level is not an object")
+    )
 
 
 def is_record(data: Mapping[str, Any]) -> bool:
@@ -68,7 +72,7 @@ def read_document(data: Mapping[str, Any], source: str, stem: str) -> Iterator[H
         hosts = data.get("hosts")
         if not isinstance(hosts, list):
             if not (isinstance(data.get("stages"), list) and isinstance(data.get("findings"), list)):
-                raise _Wrong("", "is no record, no plan and no result of check")
+                raise _Wrong("", "is neither a record nor a plan nor a result of check")
             yield _decode_host({"host": stem, **data}, source, "")
             return
         if not hosts:
@@ -139,7 +143,7 @@ def _check_version(data: Mapping[str, Any]) -> None:
 
 def _make_missing_host(data: Mapping[str, Any], source: str) -> HostLook:
     host, at = _decode_text(data, "host", ""), _decode_time(data, "at", "")
-    return HostLook(host, "", at, source, missing=_decode_text(data, "reason", "") or "no reason was told")
+    return HostLook(host, "", at, source, missing=_decode_text(data, "reason", "") or "no reason was given")
 
 
 def _decode_host(entry: Mapping[str, Any], source: str, where: str) -> HostLook:

@@ -103,7 +103,7 @@ def parse_approvals(text: str, source: str) -> Approvals:
 
 def _policy_approval(words: list[str]) -> PolicyApproval:
     if tuple(words[::2]) != _WORDS or len(words) != 2 * len(_WORDS):
-        message = f"{' '.join(words)}: is no approval"
+        message = f"{' '.join(words)}: is not an approval"
         hint = (
             "write the digest of a plan (12 digits or more), or: policy DIGEST edition YEAR.NUMBER risk low|medium|high"
         )

@@ -36,7 +36,8 @@ def first_policy(
     lines = [
         f"# The policy of {clean(host)}, made by hosttune init on {today}.",
         "# All keys: docs/policy.md. After a change: hosttune policy",
-        f"profile: {profile}  # {clean(why)}",
+        f"# {clean(why)}",
+        f"profile: {profile}",
         *_data_mounts(facts),
         *_list_waivers(findings, titles, str(today + _WAIVED_FOR)),
     ]
@@ -54,11 +55,13 @@ def _data_mounts(facts: Facts) -> Iterator[str]:
     except UnknownFact:
         return
     if spare:
-        yield "# File systems that nothing mounts. To mount one as it is, remove the # of its line and of data_mounts:"
+        yield "# File systems that nothing mounts. To mount one as it is, remove the # of"
+        yield "# its line and of data_mounts:"
         yield "#data_mounts:"
     for number, disk in enumerate(spare, 1):
         about = f"{disk.fstype}, {gib_text(disk.size_bytes)}, {disk.path}"
-        yield f"#  - {{source: {json.dumps(disk.tags[0])}, target: /data{number}}}  # {clean(about)}"
+        yield f"#  # {clean(about)}"
+        yield f"#  - {{source: {json.dumps(disk.tags[0])}, target: /data{number}}}"
 
 
 def _is_offered(tags: tuple[str, ...]) -> bool:
@@ -73,4 +76,5 @@ def _list_waivers(findings: Iterable[Finding], titles: Mapping[str, str], until:
         yield "# remove the # of its line and of ignore:"
         yield "#ignore:"
     for rule in rules:
-        yield f"#  - {{rule: {rule}, reason: WHY, owner: WHO, until: {until}}}  # {clean(titles.get(rule, ''))}"
+        yield f"#  # {clean(titles.get(rule, ''))}"
+        yield f"#  - {{rule: {rule}, reason: WHY, owner: WHO, until: {until}}}"

@@ -218,8 +218,9 @@ def name_notes(catalog: Catalog, names: Iterable[str]) -> tuple[str, ...]:
 
 
 def suggest_nearest(name: str, names: Any) -> str:
-    """`did you mean X?` for the nearest of the valid names, or nothing."""
+    """`did you mean X?` for the nearest of the valid names, or of their ends behind the domain; or nothing."""
     from difflib import get_close_matches
 
-    close = get_close_matches(name, list(names), n=1)
+    ends = {one.partition("-")[2]: one for one in names if "-" in one}
+    close = get_close_matches(name, list(names), n=1) or [ends[end] for end in get_close_matches(name, ends, n=1)]
     return f"did you mean {close[0]}?" if close else ""

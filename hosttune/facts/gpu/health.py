@@ -1,5 +1,5 @@
 """The state of each NVIDIA GPU that the driver holds: errors, clocks, power and modes, as nvidia-smi and the kernel log
-tell. What is printed and how it is read is in facts/gpu/health_smi.py.
+report. What is printed and how it is read is in facts/gpu/health_smi.py.
 
 A GPU that does not answer keeps its place here, with every field of nvidia-smi unread. Serial numbers are not asked.
 """

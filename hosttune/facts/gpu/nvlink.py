@@ -1,4 +1,4 @@
-"""NVLinks between GPUs: how many of them are up and how fast, as nvidia-smi tells.
+"""NVLinks between GPUs: how many of them are up and how fast, as nvidia-smi reports.
 
 It is asked only where GPUs can be joined so: those of SXM boards, and several cards of a model that takes bridges. What
 `nvidia-smi nvlink -s` prints: NVIDIA/open-gpu-kernel-modules issue 1150, Azure/azhpc-diagnostics issue 73, and the

@@ -1,5 +1,5 @@
 """GPUs and accelerators of AMD and Intel, as the PCI bus shows them. The rules for GPUs are about NVIDIA's; of these
-the driver that holds them and, of AMD's, the errors of memory are told.
+only the driver that holds them and, of AMD's, the errors of memory are reported.
 
 Kernel: Documentation/ABI/testing/sysfs-bus-pci; classes 0302 and 1200 (processing accelerator), of which Intel's own
 are NPUs (drivers/accel/ivpu) and FPGAs; Gaudi is of Habana Labs. Graphics that a processor brings are left out: of the

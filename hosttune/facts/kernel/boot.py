@@ -1,4 +1,4 @@
-"""What the next boot starts, and whether one is asked for; from files alone, no program is started.
+"""What the next boot starts, and whether one is asked for; from files, no program is started.
 
 Sources: /boot as Debian's kernel packages fill it, GRUB's files (facts/kernel/grub.py), /run/reboot-required (Ubuntu's
 update-notifier, Debian policy of reboot-notifier), Secure Boot as facts/host.py reads it.

@@ -1,4 +1,4 @@
-"""What files of the system tell NCCL, and whether it fits this machine.
+"""What files of the system set for NCCL, and whether it fits this machine.
 
 Source: NCCL user guide, "Environment Variables". NCCL_SOCKET_IFNAME and NCCL_IB_HCA are lists of prefixes; `^` before
 the list excludes them, `=` asks for whole names, and of a device `:1` is its port. NCCL_IB_GID_INDEX is an entry of the

@@ -1,4 +1,4 @@
-"""What Slurm's files say of this node, to be held against the machine: slurmctld refuses a node that has less.
+"""What Slurm's files say of this node, to be compared with the machine: slurmctld refuses a node that has less.
 
 slurm.conf(5) (NodeName, RealMemory, TmpDisk, TmpFS, HealthCheckProgram, PropagateResourceLimits), gres.conf(5),
 cgroup.conf(5), which lie beside it; src/slurmctld/node_mgr.c (validate_node_specs) for what is compared, and

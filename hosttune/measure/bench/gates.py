@@ -66,6 +66,6 @@ def require_quiet(place: Place, *, anyway: bool) -> str:
     if not anyway:
         raise GateClosed(
             f"this host is busy: {'; '.join(busy)}",
-            hint="wait for it to be idle, or measure nevertheless with --anyway (the counters hold, the times do not)",
+            hint="wait for it to be idle, or measure anyway: --anyway (its byte counts are right, its times are not)",
         )
     return f"the host was busy: {'; '.join(busy)}"

@@ -66,9 +66,9 @@ class Watch:
                 return made
             self.skipped += 1
             if self.tried >= _TRIED and self.skipped > MOST_SKIPPED * self.tried:
-                why = f"{self.skipped} of {self.tried} passes were disturbed, {noise}: nothing can be told from them"
+                why = f"{self.skipped} of {self.tried} passes were disturbed, {noise}: they show nothing"
                 if not self.anyway:
-                    raise GateClosed(why, hint="wait for the host to be idle, or measure nevertheless with --anyway")
+                    raise GateClosed(why, hint="wait for the host to be idle, or measure anyway: --anyway")
                 self.spoiled = why
                 return made
 

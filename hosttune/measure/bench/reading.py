@@ -178,7 +178,7 @@ def _limit(figures: Figures) -> tuple[Limit, str]:
     is_cached = _is_cached(figures)
     if is_cached and figures.decode is None:
         if figures.is_network:
-            return Limit.MEMORY, "cold files came as fast as warm ones: a cache stands before the network"
+            return Limit.MEMORY, "cold files came as fast as warm ones: a cache is before the network"
         return Limit.MEMORY, "almost nothing came from a disk: the files lie in memory, or cannot be dropped from it"
     if not figures.sweep:
         return Limit.UNKNOWN, "too little could be read in the time"
@@ -230,9 +230,11 @@ def _give_advice(figures: Figures, limit: Limit, workers: int) -> list[ReadAdvic
         )
     share = figures.handed_share
     if share is not None and share < KNEE and limit is not Limit.UNKNOWN:
-        sentence = f"one worker hands on {share:.0%} of what the training process decodes by itself"
+        sentence = f"one worker delivers {share:.0%} of what the training process decodes by itself"
         found.append(
-            ReadAdvice(f"{sentence}: alone it only pays where training and loading overlap; two or more, or none")
+            ReadAdvice(
+                f"{sentence}: a single one pays only where training and loading overlap; take two or more, or none"
+            )
         )
     if limit is Limit.DECODE:
         found.append(

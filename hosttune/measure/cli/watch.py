@@ -59,12 +59,12 @@ def watch(
     if len(given) != 1:
         hint = "hosttune watch -- python train.py; hosttune watch --pid 4242; hosttune watch --replay FILE"
         raise HosttuneError(
-            f"one of -- CMD, --pid and --replay is needed, not {' and '.join(given) or 'none'}", hint=hint
+            f"give only one of {', '.join(given)}" if given else "give a command (-- CMD), --pid or --replay", hint=hint
         )
     live_only = "what runs: a record holds what was seen"
     _refuse_unused(
-        ("--seconds", seconds, pid, "--pid alone"),
-        ("--scope", scope, words, "a command alone"),
+        ("--seconds", seconds, pid, "--pid"),
+        ("--scope", scope, words, "a command"),
         ("--record", record, not replay, live_only),
         ("--gpus", gpus, not replay, live_only),
         ("--gpu-trace", gpu_trace, not replay, live_only),
@@ -92,7 +92,7 @@ def _refuse_unused(*rows: tuple[str, object, object, str]) -> None:
 
     for name, value, is_used, what in rows:
         if value and not is_used:
-            raise HosttuneError(f"{name} goes with {what}", hint="hosttune watch --help")
+            raise HosttuneError(f"{name} works only with {what}", hint="hosttune watch --help")
 
 
 def _check(words: list[str] | None, output: str | None, plot: str | None, show: DisplayOptions) -> None:

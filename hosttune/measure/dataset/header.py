@@ -153,7 +153,7 @@ def _choose_parser(head: bytes, *, with_containers: bool) -> tuple[str, Parse | 
 
 
 def _tell_nothing(_: Source) -> Header:
-    raise ValueError("its library tells")
+    raise ValueError("its library has it")
 
 
 def check_header(header: Header, size: int) -> Header:

@@ -108,7 +108,7 @@ def look(
     unseen = "" if is_all and census.is_whole else "sizes" if is_all else "partial"
     kept = _fit_page_cache(sizes, inodes, has_room, unseen) if sizes else None
     native, float32 = _fits(decoded, sizes, has_room, unseen) if decoded and sizes else (None, None)
-    ranks, why = (gpu_processes, "as told") if gpu_processes else _gpu_processes(facts)
+    ranks, why = (gpu_processes, "as given") if gpu_processes else _gpu_processes(facts)
     before = measured_before(place)
     workers = start_workers(
         usable_cpus(), gpu_processes=ranks, available_bytes=has_room.bytes or None,

@@ -67,7 +67,7 @@ def _advise_place(page_cache: Fit, place: Underneath) -> Iterator[DatasetAdvice]
         )
     elif place.kind == "network":
         yield DatasetAdvice(
-            "it lies on a network file system: copy it to a local disk first", rule="storage-data-placement"
+            "it is on a network file system: copy it to a local disk first", rule="storage-data-placement"
         )
     elif place.is_rotating:
         yield DatasetAdvice(
@@ -75,7 +75,7 @@ def _advise_place(page_cache: Fit, place: Underneath) -> Iterator[DatasetAdvice]
             rule="storage-data-placement",
         )
     elif "usb" in place.transports:
-        yield DatasetAdvice("it lies on a USB disk: move it to one that is built in", rule="storage-data-placement")
+        yield DatasetAdvice("it is on a USB disk: move it to one that is built in", rule="storage-data-placement")
 
 
 def _advise_decoded(page_cache: Fit, decoded: Decoded | None, fit: Fit | None) -> Iterator[DatasetAdvice]:

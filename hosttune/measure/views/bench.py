@@ -44,5 +44,5 @@ def leftover_text(leftovers: Sequence[Leftover], page: Page) -> str:
 def cleaned_text(leftovers: Sequence[Leftover], kept: Sequence[Leftover]) -> str:
     """What `bench clean` did."""
     lines = [f"removed {clean(one.path)}" for one in leftovers if one not in kept]
-    lines += [f"left {clean(one.path)} alone: it is not a scratch folder of this user any more" for one in kept]
+    lines += [f"left {clean(one.path)} as it is: it is not a scratch folder of this user any more" for one in kept]
     return "\n".join(lines or ["nothing was left behind"]) + "\n"

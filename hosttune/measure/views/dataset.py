@@ -87,7 +87,7 @@ def _describe_margin(dataset: Dataset) -> str:
 
 
 def _make_rows(dataset: Dataset, most: int) -> Iterator[tuple[str, str]]:
-    yield "lies on", place_text(dataset.place)
+    yield "is on", place_text(dataset.place)
     if dataset.page_cache and dataset.sizes:
         yield "page cache", _page_cache(dataset)
     if dataset.names.files:
@@ -234,8 +234,7 @@ def _describe_unknown(formats: Iterable[str]) -> str:
             way = "only the job that decodes it"
         ways.setdefault(way, []).append(clean(key))
     return (
-        "; ".join(f"{join_words(keys[:_FORMATS])} (what tells is {way})" for way, keys in ways.items())
-        or "nothing tells"
+        "; ".join(f"{join_words(keys[:_FORMATS])} ({way} shows it)" for way, keys in ways.items()) or "nothing shows it"
     )
 
 
@@ -277,7 +276,7 @@ def _list_notes(dataset: Dataset) -> Iterator[str]:
         moved += [say_count(look.moved_folders, "folder")] * bool(look.moved_folders)
         yield (
             f"the look moved the access times of {join_words(moved)} of others: only their owner and root can keep "
-            "them (--no-headers leaves those of files alone)"
+            "them (--no-headers leaves those of files as they are)"
         )
 
 
@@ -285,7 +284,7 @@ def _describe_links(dataset: Dataset) -> Iterator[str]:
     names = dataset.names
     if dataset.sizes and dataset.sizes.linked_bytes:
         more = size_text(dataset.sizes.linked_bytes)
-        yield f"hard links are counted once, as if all names lay below: else it is up to {more} more (--exact tells)"
+        yield f"hard links are counted once, as if all names were below: else up to {more} more (--exact finds out)"
     if names.links:
         yield f"{names.links:,} of the files are symbolic links: what they lead to is counted"
     if names.dangling_links:

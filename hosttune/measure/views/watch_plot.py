@@ -116,7 +116,7 @@ def _make_lanes(points: Sequence[Point], gpu_gap: str) -> list[Lane]:
     return [
         _make_lane(
             points, "GPU", "%", (("a", "busy", "gpu_percent"), ("b dashed", "power of its limit", "power_percent")),
-            top=100.0, band=("gpu_low", "gpu_high"), gap=gpu_gap or "no GPU tells how busy it is",
+            top=100.0, band=("gpu_low", "gpu_high"), gap=gpu_gap or "no GPU reports how busy it is",
         ),
         _make_lane(
             points, "CPU", "cores", (
@@ -127,7 +127,7 @@ def _make_lanes(points: Sequence[Point], gpu_gap: str) -> list[Lane]:
             points, "Stalled on", "% of time (PSI)", (
                 ("c", "CPU", "cpu_some"), ("a", "disk", "io_some"), ("b dashed", "disk, all tasks", "io_full"),
                 ("d", "memory", "memory_some"),
-            ), top=100.0, gap="this kernel does not tell (no PSI)",
+            ), top=100.0, gap="this kernel does not show it (no PSI)",
         ),
         _make_lane(
             points, "Reading", name, (

@@ -167,8 +167,8 @@ def list_details(verdict: WatchVerdict, account: Account) -> tuple[str, ...]:
 def _no_gpu(account: Account) -> str:
     watched = account.watched
     if watched.gpu_source == "none":
-        return f"GPU: none here ({watched.gpu_reason or 'no source'}); judged by the host alone"
-    return "GPU: none that the job may use (CUDA_VISIBLE_DEVICES); judged by the host alone"
+        return f"GPU: none here ({watched.gpu_reason or 'no source'}); judged only by the host"
+    return "GPU: none that the job may use (CUDA_VISIBLE_DEVICES); judged only by the host"
 
 
 def not_the_cause(verdict: WatchVerdict) -> str:
@@ -315,7 +315,7 @@ def _describe_undecided(verdict: WatchVerdict, account: Account) -> str:
         when = f"after {time_text(account.seconds)}" if account.seconds >= 1 else "at once"
         return f"the command ended {when}, with status {account.status}, before enough could be seen"
     if verdict.counted_s < 5:
-        return f"only {time_text(verdict.counted_s)} count, which is too short to tell"
+        return f"only {time_text(verdict.counted_s)} count, which is too short"
     known = [share for share in verdict.shares if share.state is not State.UNKNOWN and share.share >= 0.05]
     if not known:
         return "what was seen fits no answer well enough"
@@ -454,7 +454,7 @@ def _describe_mounts(account: Account) -> str:
     storage = storage_of(account)
     if not storage or (waits_for_files(account) and not _is_served(account)):
         return ""  # names that it looks up are of a file system that its open files do not show
-    return f"its files lie on {storage}"
+    return f"its files are on {storage}"
 
 
 def _describe_cache(account: Account) -> str:

@@ -12,13 +12,13 @@ def describe_gaps(account: Account) -> tuple[str, ...]:
     """Sentences, what matters most first."""
     found = []
     if account.has_ended_early:
-        found.append("look why it ended so soon; what works for half a minute can be judged")
+        found.append("find out why it ended so soon; a verdict needs half a minute of work")
     elif account.counted_s < SHORT_S - account.watched.interval_s:
         found.append(_describe_short(account))
     found += _gpu_gaps(account)
     watched, last = account.watched, account.last
     if account.means["io_full"].seconds == 0 and account.active_s:
-        found.append("the kernel does not tell where tasks stall (no PSI): psi=1 on its command line switches it on")
+        found.append("the kernel does not show where tasks stall (no PSI): psi=1 on its command line switches it on")
     elif account.has_job_pressure_s < account.counted_s / 2:
         why = f" ({watched.pressure_reason})" if watched.pressure_reason else ""
         found.append(f"pressure is the whole host's{why}: --scope gives the job a control group of its own")
@@ -27,7 +27,7 @@ def describe_gaps(account: Account) -> tuple[str, ...]:
     if account.is_partial:
         found.append("some of the job's processes cannot be read: watch as their user, or as root")
     if last is not None and last.tree is not None and last.tree.run_delay_cores is None:
-        found.append("the kernel keeps no run delay (schedstat), which tells whether others take the job's CPU time")
+        found.append("the kernel keeps no run delay (schedstat), which shows whether others take the job's CPU time")
     return tuple(found)
 
 
@@ -51,15 +51,15 @@ def _gpu_gaps(account: Account) -> list[str]:
         return [f"no GPU is visible ({reason}), so whether it waits is not known"]
     found = []
     if any(gpu.is_mig for gpu in last.gpus) and account.judged_gpu_s == 0:
-        found.append("MIG tells no utilization: dcgmi dmon -e 1002 does (SM active), as root")
+        found.append("MIG has no utilization: dcgmi dmon -e 1002 does (SM active), as root")
     elif account.judged_gpu_s == 0 and account.counted_s:
-        found.append("no GPU of the job tells its utilization")
+        found.append("no GPU of the job has its utilization")
     if any(gpu.lost for gpu in last.gpus):
         found.append("a GPU fell off the bus: hosttune explain gpu-errors")
     if account.gpu_neighbours:
-        found.append("others are on the job's GPUs, and no figure tells them apart: watch it while they rest")
+        found.append("others are on the job's GPUs, and no figure separates them: watch it while they rest")
     if not last.gpus_are_its:
         found.append("which GPUs are the job's is not visible: name them with --gpus")
     if account.judged_gpu_s and not account.means["power_percent"].seconds:
-        found.append("the GPU tells no power, so busy and busy-but-cold look alike")
+        found.append("the GPU reports no power, so busy and busy-but-cold look alike")
     return found

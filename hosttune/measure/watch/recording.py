@@ -78,7 +78,7 @@ def replay(path: str) -> tuple[Watched, Iterator[Tick]]:
     try:
         head = _parse_object(file.readline(MOST_LINE + 1), path, 1)
         if head.get("kind") != KIND:
-            raise _make_fault(path, 1, "kind", f"expected {KIND!r}: this is no record of hosttune watch")
+            raise _make_fault(path, 1, "kind", f"expected {KIND!r}: this is not a record of hosttune watch")
         if wrong := other_format(head):
             raise BadInput([Fault(Where(path, 1, "format_version"), *wrong)])
         body = {key: value for key, value in head.items() if key not in {"kind", "format_version"}}
@@ -127,7 +127,7 @@ def _parse_whole(word: str) -> int:
 
 
 def _no_constant(word: str) -> float:
-    raise ValueError(f"{word[:20]} is no number that was measured")
+    raise ValueError(f"{word[:20]} is not a number that was measured")
 
 
 def _make_fault(path: str, line: int, field: str, message: str) -> BadInput:

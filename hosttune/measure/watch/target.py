@@ -73,7 +73,7 @@ def _make_missing(pid: int) -> HosttuneError:
             hint="watch it as its user, or with sudo",
         )
     except OverflowError:
-        return HosttuneError(f"{pid} is no process number")
+        return HosttuneError(f"{pid} is not a process number")
     return HosttuneError(f"process {pid} has just ended, or /proc is not mounted")
 
 

@@ -237,7 +237,8 @@ def _describe_reason(wish: Wish, operands: tuple[str, ...], present: Mapping[str
     parts = [f"not installed: {', '.join(missing)}"] * bool(missing) + other
     absent = str(wish.fields.get("absent", "")) if missing else ""
     if absent:
-        parts = [f"{absent} (to install: {', '.join(missing)})", *other]
+        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+        parts = [f"{absent} (to install: {missing[0]}{more})", *other]
     return "; ".join([*parts, *[f"still installed: {', '.join(gone)}"] * bool(gone)])
 
 

@@ -47,7 +47,7 @@ NOT_AS_SHOWN = (
 )
 MOST_HOSTS = 10  # of the worst, on one screen
 DISPUTED = (
-    "Other hosts tell something else of the same changes: find out which host is right before you approve the digest."
+    "Other hosts show something else for the same changes: find out which host is right before you approve the digest."
 )
 
 
