@@ -14,7 +14,7 @@ from hosttune.cli.ending import INTERRUPTED, collect_seldom, run_command
 from hosttune.cli.help_page import GroupHelp, with_examples
 from hosttune.cli.words import make_command
 from hosttune.host.console import fill_input, leave
-from hosttune.host.inherited import require_utf8
+from hosttune.host.inherited import require_utf8, take_signals
 
 # In the order of the help, by its groups. Each is a function of this name, or the typer `app`, of the module
 # hosttune.cli.<name>, hosttune.measure.cli.<name> for those that measure; a dash in a name is an underscore there.
@@ -86,6 +86,7 @@ def build(names: tuple[str, ...] = COMMANDS) -> typer.Typer:
 
 def main() -> NoReturn:
     """Run the command line and exit with its status."""
+    take_signals()
     fill_input()
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by our parent (>&-); what is opened here is not handed on

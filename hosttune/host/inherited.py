@@ -1,12 +1,13 @@
 """What this process has from the shell that started it, and that must decide nothing about the host.
 
-Sources: setrlimit(2), network_namespaces(7), PEP 540. The umask decides nothing already: modes are set
+Sources: setrlimit(2), sigaction(2), execve(2), network_namespaces(7), PEP 540. The umask decides nothing already: modes are set
 by fchmod(2). Programs get an environment, a folder and a umask of their own (host/process.py).
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from contextlib import suppress
 
@@ -23,6 +24,15 @@ def require_utf8() -> None:
     host are UTF-8, whatever the person speaks. Python changes its encoding only at its start (PEP 540)."""
     if sys.getfilesystemencoding() != "utf-8" and not sys.flags.utf8_mode and sys.executable:
         os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])  # noqa: S606 - the same program
+
+
+def take_signals() -> None:
+    """Hear of the ends of programs, and let through what the caller blocked: execve(2) keeps both. Where SIGCHLD is
+    ignored the kernel throws the end of a child away (sigaction(2)), and Python then takes a program that failed for
+    one that succeeded (`subprocess`: no child, status 0)."""
+    for number in (signal.SIGCHLD, signal.SIGALRM):
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
 def lift_limits() -> None:

@@ -46,7 +46,9 @@ def serve() -> int:
 
     from hosttune.cli.ending import collect_seldom
     from hosttune.cli.served import answer
+    from hosttune.host.inherited import take_signals
 
+    take_signals()
     collect_seldom()
 
     asked = os.fdopen(os.dup(0), encoding="utf-8")

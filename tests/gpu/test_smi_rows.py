@@ -110,7 +110,7 @@ def test_sentence_is_kept_and_a_refused_field_named():
     table = fed('Field "clocks_event_reasons.active" is not a valid field to query.', "")
     assert table.refused == "clocks_event_reasons.active"
     assert (
-        fed("Failed to initialize NVML: Driver/library version mismatch", "NVML library version: 580.173").said
+        fed("Failed to initialize NVML: Driver/library version mismatch", "NVML library version: 580.173").message
         == "NVML library version: 580.173"
     )
 

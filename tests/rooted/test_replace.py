@@ -157,7 +157,7 @@ def test_file_that_somebody_changes_right_after_the_rename_is_told(file, monkeyp
         file.write_bytes(b"sneaked\n")
 
     monkeypatch.setattr(module, "_sync_folder", sneak)
-    with pytest.raises(HosttuneError, match="somebody changed it at once"):
+    with pytest.raises(HosttuneError, match="someone changed it at once"):
         replace("/", str(file), NEW, expected=b"old\n")
 
 

@@ -43,7 +43,7 @@ def test_policy_that_names_rules_taken_out_holds_with_a_note_for_each():
     policy = build_policy(load_document(POLICY, "policy.yaml"), CATALOG, "2026-11-27", "gpu-1")
     assert (policy.select, policy.ignore, policy.waivers, policy.params) == (("gpu-dcgm",), (), (), {})
     assert not policy.drains.no_drain_for
-    assert {one.rule for one in policy.said} == {"gpu-dcgm"}
+    assert {one.rule for one in policy.statements} == {"gpu-dcgm"}
     assert [one.partition(":")[0] for one in policy.notes] == ["policy.yaml"] * 3
     assert all(any(f"{name} was taken out: {why}" in note for note in policy.notes) for name, why in GONE.items())
     assert "gpu-dcgm" in {rule.id for rule in policy.select_rules(CATALOG)}

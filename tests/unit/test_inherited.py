@@ -53,6 +53,21 @@ def test_names_of_files_are_utf8_whatever_the_locale_is():
     assert done.stdout == "utf-8 ['check']\n"
 
 
+def test_program_that_fails_does_so_for_a_caller_that_ignores_ends_and_blocks_signals():
+    """Through sudo, cron and daemons both reach hosttune; apt would have succeeded whatever it did."""
+    code = (
+        "import signal, sys\nfrom hosttune.cli import app\nfrom hosttune.host.process import look\n"
+        "app.run = lambda _: print(look(('false',), timeout_s=9.0).status, *signal.pthread_sigmask(signal.SIG_BLOCK, ())) or 0\n"
+        "app.main()"
+    )
+    caller = (
+        "import os, signal, sys\nsignal.signal(signal.SIGCHLD, signal.SIG_IGN)\n"
+        "signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD, signal.SIGTERM, signal.SIGALRM})\n"
+        f"os.execv(sys.executable, [sys.executable, '-c', {code!r}])"
+    )
+    assert child(caller) == ["1"]
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root makes a network")
 def test_network_that_is_not_the_hosts_is_not_judged():
     code = "from hosttune.host import open_reader\nprint(open_reader().kind)"

@@ -106,8 +106,8 @@ def test_words_of_the_ansible_collection_are_those_of_the_table():
     """It runs on a controller without hosttune, so it has the few that it needs once more."""
     words = runpy.run_path(str(COLLECTION / "plugins" / "plugin_utils" / "classes.py"))
     assert {kind: HOLDS[kind] for kind in words["SAID"]} == words["SAID"]
-    said = [STATES[one].said for one in ("refused", "left alone", "waits", "unknown")]
-    assert [words[one] for one in ("REFUSED", "ALONE", "WAITS", "UNKNOWN")] == said
+    phrases = [STATES[one].phrase for one in ("refused", "left alone", "waits", "unknown")]
+    assert [words[one] for one in ("REFUSED", "ALONE", "WAITS", "UNKNOWN")] == phrases
 
 
 OTHER_WORDS_OF_A_ROLLBACK = re.compile(r"\b(?:comes?|came|goes|went|t[ao]ken?|takes) (?:it |them )?back\b")

@@ -277,7 +277,7 @@ def keep_age_lines(content: str, kind: str = "script", programs: Collection[str]
     for rule in rules_in(content, "", kind):
         kept[int(rule.source[1:]) - 1][_command_of(rule)] = None
     for number, how, path in files_in(content, kind):
-        if how == "name" and path not in programs:
+        if (how == "name" and path not in programs) or (how in {"start", "word"} and not may_be_script(path)):
             continue
         name = path.replace(OWN_FOLDER, "$(dirname $0)").replace(HOME, "%h" if kind == "unit" else "$HOME")
         unknown = ". $" if how == "read" or " " in name else ""
