@@ -1,7 +1,7 @@
 """What this process has from the shell that started it, and that must decide nothing about the host.
 
-Sources: setrlimit(2), sigaction(2), execve(2), network_namespaces(7), PEP 540. The umask decides nothing already: modes are set
-by fchmod(2). Programs get an environment, a folder and a umask of their own (host/process.py).
+Sources: setrlimit(2), sigaction(2), execve(2), network_namespaces(7), PEP 540. The umask decides nothing
+already: modes are set by fchmod(2). Programs get an environment, a folder and a umask of their own (host/process.py).
 """
 
 from __future__ import annotations

@@ -165,7 +165,7 @@ def shared_unit(content: str, programs: Collection[str] = ()) -> str:
             lines[number - 1] = f"{key}={value}"
         elif key.startswith("Exec"):
             tail = ageing[number - 1].partition("=")[2] if number <= len(ageing) else ""
-            # A `;` between blanks ends a command (systemd.service(5)); without the first it would belong to an argument.
+            # A `;` between blanks ends a command (systemd.service(5)); else it is part of an argument.
             values = " ; ".join(text for _, text in _kernel_values(value))
             lines[number - 1] = f"{key}={' ; '.join(filter(None, (shared_command(value), values, tail)))}"
         elif key == "Environment":
