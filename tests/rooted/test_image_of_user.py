@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from hosttune.actions.journal.journal import read_journal
 from hosttune.errors import HosttuneError
 from hosttune.host import open_reader, open_writer
 from hosttune.values import ABSENT, FileValue
@@ -89,3 +90,46 @@ def test_root_of_a_process_is_an_image(places):
         writer.replace(PATH, FileValue(b"new"), expected=ABSENT)
         inside.communicate(b"")
     assert (other / PATH[1:]).read_bytes() == b"new"
+
+
+JOURNAL = "var/lib/hosttune/runs/20261129-044353-cb91.jsonl"
+# A run that took a shell of root's with the setuid bit away: its undo would make it.
+FORGED = """
+import json, os, sys
+path = os.path.join(sys.argv[1], sys.argv[2])
+os.makedirs(os.path.dirname(path))
+shell = {"type": "file", "text": "#!/bin/sh\\n", "mode": "4755", "uid": 0, "gid": 0}
+change = {"address": "file:/opt/shell", "action": "delete", "before": shell, "after": {"type": "absent"}}
+change |= {"rule": "limits-nofile", "risk": "low", "disturbs": "nothing", "activation": "now", "reversible": "yes"}
+change |= {"reason": "", "triggers": [], "details": [], "device": ""}
+head = {"format_version": 1, "id": "20261129-044353-cb91", "command": "apply", "who": "root", "boot_id": ""}
+head |= {"started_at": "2026-11-29T04:43:53.516273+00:00", "digest": "8b35", "tool_version": "0.2.0"}
+head |= {"planned": ["file:/opt/shell"]}
+lines = [head, {"seq": 1, "phase": "intent", "at": 1.0, "change": change}, {"seq": 1, "phase": "done", "at": 2.0}]
+with open(path, "w") as file:
+    file.write("".join(json.dumps(line) + "\\n" for line in (*lines, {"finished": True, "at": 3.0})))
+"""
+
+
+def test_journal_of_a_user_steers_no_undo(places):
+    """Who owns the top folder can put another `var` in the place of root's, and back before root writes there."""
+    image = places[0] / "image"
+    (image / "opt").mkdir()
+    os.chown(image, EVE, EVE)
+    as_eve(FORGED, image / "forged", JOURNAL)
+    as_eve("import os, sys; os.rename(sys.argv[1] + '/forged/var', sys.argv[1] + '/var')", image)
+    reader = open_reader(root=str(image))
+    assert "/var can be written by others (uid 54321)" in read_journal(reader).problem
+    done = subprocess.run(
+        [sys.executable, "-m", "hosttune", "undo", "--root", str(image), "--yes"],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert (done.returncode, (image / "opt/shell").exists()) == (2, False)
+    assert "root does not follow" in done.stderr
+
+
+def test_file_that_would_run_with_the_rights_of_its_owner_is_not_made(places):
+    writer = open_writer(root=str(places[1]))
+    with pytest.raises(HosttuneError, match="hosttune makes no such file"):
+        writer.replace(PATH, FileValue(b"new", 0o4755), expected=ABSENT)
+    assert writer.read(PATH) is ABSENT

@@ -211,7 +211,7 @@ def test_journal_that_cannot_be_read_needs_root():
     session.journal = Journal((), "permission denied")
     with pytest.raises(HosttuneError, match="permission denied") as refused:
         plan_undo(session)
-    assert refused.value.hint == "run it as root"
+    assert refused.value.hint == "it is read as root, and only if root owns it"
 
 
 def test_file_that_was_taken_away_comes_back_by_a_change_that_says_so():

@@ -53,7 +53,7 @@ def test_machine_booted_through_grub(trixie: Guest, before: str) -> None:
 def test_disks_shows_the_disk_that_nothing_mounts(trixie: Guest) -> None:
     rc, text = hosttune(trixie, "disks")
     assert rc == 0
-    assert re.search(r"vdd .*xfs  label fresh  UUID=\S+\n +not mounted, no line in fstab", text)
+    assert re.search(r"vdd .*xfs  label fresh\s+UUID=\S+\n +not mounted, no line in fstab", text)
     assert f"fstab line 7: UUID={image.DATA_UUID} on /data" in text
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from hosttune.actions.journal.lines import CONFIRM, HEADER, JournalStep, Run, StepId, parse_run
 from hosttune.codec import FORMAT_VERSION, change_to_json
+from hosttune.engine.rules.trusted import read_own
 from hosttune.errors import HalfWay, HosttuneError, Refused
 from hosttune.frozen import frozen
 from hosttune.quoting import quote
@@ -104,7 +105,9 @@ class Journal:
     def require_known(self) -> None:
         """Raise Refused where it is not known what is in force."""
         if self.unreadable:
-            raise Refused(f"the journal cannot be read: {self.unreadable}", hint="run it as root")
+            raise Refused(
+                f"the journal cannot be read: {self.unreadable}", hint="it is read as root, and only if root owns it"
+            )
         if self.unread:
             raise Refused(self.problem, hint=self.unread[0].way_out)
 
@@ -281,7 +284,7 @@ def read_journal(reader: Reader) -> Journal:
     runs = []
     for name in names if isinstance(names, tuple) else ():
         if name.endswith(".jsonl"):
-            data = reader.read(f"{FOLDER}/{name}")
+            data = read_own(reader, f"{FOLDER}/{name}")
             if isinstance(data, Unreadable):
                 return Journal((), data.reason)
             if isinstance(data, bytes) and b"\n" in data:  # else it ended before its first line, and nothing was done
@@ -313,7 +316,7 @@ class JournalWriter:
         nothing may be appended to it.
         """
         path = _path_of_run(run)
-        data = writer.read(path)
+        data = read_own(writer, path)
         if isinstance(data, bytes) and not data.endswith(b"\n"):
             writer.replace(path, FileValue(data[: data.rfind(b"\n") + 1], 0o600), expected=data)
         return cls(writer, run)

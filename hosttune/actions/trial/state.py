@@ -13,6 +13,7 @@ from hosttune.actions.journal.journal import boot_id
 from hosttune.actions.trial import clock as trial_clock
 from hosttune.actions.trial import guard as trial_guard
 from hosttune.codec import dump_json, make_document, read_document
+from hosttune.engine.rules.trusted import read_own
 from hosttune.errors import Refused
 from hosttune.facts.base import UnknownFact
 from hosttune.frozen import frozen
@@ -127,7 +128,7 @@ def read_trial(reader: Reader) -> TrialRun | None:
     names = reader.list(trial_guard.FOLDER)
     if isinstance(names, Unreadable):
         raise UnknownFact(names.reason)
-    content = reader.read(RECORD)
+    content = read_own(reader, RECORD)
     if names is ABSENT or content is ABSENT or "armed" not in names:
         return None
     if isinstance(content, Unreadable):

@@ -47,7 +47,7 @@ from hosttune.actions.trial.state import (
 from hosttune.actions.undo import plan_undo, undo
 from hosttune.engine.decide.plan import digest, stage
 from hosttune.engine.decide.trial import TrialPart, TrialPlan, plan_trial
-from hosttune.engine.rules.trusted import strange_program
+from hosttune.engine.rules.trusted import read_own, strange_program
 from hosttune.engine.trial_terms import LAST_S, span_text
 from hosttune.errors import HosttuneError, Refused
 from hosttune.facts import Facts
@@ -379,7 +379,7 @@ def look_for_losses(session: Session, trial: TrialRun, *, smi_s: float = FIRST_S
     may take to answer. Raises Refused where it is not known what was before.
     """
     reader = session.reader
-    content = reader.read(BEFORE)
+    content = read_own(reader, BEFORE)
     try:
         before = standing_of(require_known(content, BEFORE).decode("utf-8", "replace"), BEFORE)
     except UnknownFact as unknown:

@@ -51,6 +51,14 @@ def read_trusted(
         raise HosttuneError(f"{name}:{line}: is not UTF-8 text") from error
 
 
+def read_own(reader: Reader, path: str) -> Answer[bytes]:
+    """A file that hosttune wrote for itself. With root's rights, one that someone else could have written is not
+    followed: of an image, whose top folder may belong to a user, another folder can be there by now.
+    """
+    data, strangers = _read(reader, path)
+    return Unreadable(f"root does not follow {path}, because {strangers[0]}") if strangers else data
+
+
 def stranger_of(reader: Reader, path: str) -> str:
     """Who besides root could have written this file, or a folder above it, in a phrase; nothing where no one could, or
     where no one acts as root on it.

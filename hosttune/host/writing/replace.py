@@ -141,6 +141,9 @@ def _create(place: FolderEntry, new: FileValue) -> None:
     if place.exists:
         raise Conflict(f"{place.path} has appeared meanwhile", hint="run the plan again")
     refuse_flags(place.folder, os.path.dirname(place.path))
+    if new.mode & 0o6000:
+        why = f"it would run with the rights of its owner (mode {new.mode:04o})"
+        raise Refused(f"hosttune makes no such file as {place.path}: {why}")
     with _temp_file(place) as (temp, fd):
         _fill(fd, new.content, place.path)
         os.fchown(fd, new.uid, new.gid)
