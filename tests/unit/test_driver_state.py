@@ -507,6 +507,15 @@ def test_states_that_another_rule_reports_name_it():
     assert set(rules.values()) - {""} <= set(builtin_catalog().rules)
 
 
+@pytest.mark.parametrize(("is_vm", "way"), [(False, "boot the kernel that was installed before"), (True, "MSI-X")])
+def test_gpu_without_an_interrupt(is_vm, way):
+    facts = host(**NOT_LOADED | {"nvidia": {"refused": "interrupt"}})
+    facts.host.is_vm = is_vm
+    (state,) = states(facts)
+    assert "no interrupt for the GPU" in state.evidence
+    assert way in state.way_out
+
+
 def test_every_state_is_in_the_table():
     assert set(TABLE) == set(STATES)
 

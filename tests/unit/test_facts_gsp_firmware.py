@@ -25,6 +25,12 @@ MISMATCH = (
     f"expected version 580.126.20\n{CANNOT}"
 )
 GFW = "NVRM: gpuWaitForGfwBootComplete_TU102: failed to wait for GFW_BOOT: (progress 0x3)\n"
+POWER = f"NVRM: GPU {SLOT}: GPU does not have the necessary power cables connected.\n"
+BOOTER = (
+    "NVRM: GPU6 s_executeBooterUcode_TU102: Booter failed with non-zero error code: 0x15\n"
+    "NVRM: GPU6 kgspExecuteBooterLoad_TU102: failed to execute Booter Load: 0xffff\n"
+)
+ROM = "NVRM: GPU6 kgspExtractVbiosFromRom_TU102: did not find valid ROM signature\n"
 DEBIAN = f"nvidia {SLOT}: firmware: failed to load nvidia/580.126.20/gsp_ga10x.bin (-2)\n"
 OF_A_LOG = f"nvidia {SLOT}: firmware: failed to load nvidia/580.126.20/gsp_log_ga10x.bin (-2)\n"
 LOST = f"Unable to determine the device handle for GPU1: {SLOT}: {{}}\n"
@@ -37,6 +43,8 @@ LOST = f"Unable to determine the device handle for GPU1: {SLOT}: {{}}\n"
         (READ.format(-5) + NO_IMAGE + FAILED, "unreadable", 5, ""), (DEBIAN + FAILED, "missing", 2, ""),
         (NO_IMAGE + FAILED, "unreadable", 0, ""), (MISMATCH + FAILED, "other version", 0, "570.172.08"),
         (WPR2 + FAILED, "half-started", 0, ""), (GFW + CANNOT + FAILED, "not booted", 0, ""), (CANNOT + FAILED, "not set up", 0, "(0x62:0x40:2168)"),
+        (POWER + FAILED, "no power", 0, ""), (BOOTER + CANNOT + FAILED, "no loader", 0, ""), (ROM + CANNOT + FAILED, "no ROM", 0, ""),
+        (BOOTER + CANNOT + FAILED + FAILED, "not set up", 0, "(0x62:0x40:2168)"),
         (OF_A_LOG + FAILED, "not set up", 0, "(0x62:0x40:2168)"),
         (READ.format(-4) + FAILED + WPR2 + FAILED, "half-started", 0, ""),  # the last try counts
         (READ.format(-4) + FAILED + FAILED, "not set up", 0, "(0x62:0x40:2168)"),
@@ -121,7 +129,10 @@ def on(cause, error=0, words="", **more):
         ("unreadable", 5, "GSP firmware", "EIO", f"sudo sha256sum {FILE}"),
         ("other version", 0, "GSP firmware", "570.172.08, and the module is 580.126.20", "sudo update-initramfs -u"),
         ("half-started", 0, "GPU not set up", "WPR2", "power the host off and on"),
-        ("not set up", 0, "GPU not set up", "the log does not say", KERNEL_LOG),
+        ("not set up", 0, "GPU not set up", "that line does not name the cause", KERNEL_LOG),
+        ("no power", 0, "GPU not set up", "no power", "look at each power cable of this board"),
+        ("no loader", 0, "GPU not set up", "Booter", "power it off and on"),
+        ("no ROM", 0, "GPU not set up", "no valid ROM", "ask the vendor of the board"),
     ],
 )  # fmt: skip
 def test_state_and_way_out_of_each_cause(cause, error, state, evidence, way):

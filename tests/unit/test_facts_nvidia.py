@@ -625,6 +625,7 @@ PROBE = "NVRM: The NVIDIA probe routine failed for 1 device(s).\nNVRM: None of t
     [
         ("NVRM: installed in this system is not supported by open\nNVRM: nvidia.ko because it does not include the\n" + PROBE, "open"),
         ("NVRM: installed in this system is not supported by the\nNVRM: NVIDIA 550.90.07 driver release.\n" + PROBE, "release"),
+        ("NVRM: Can't find an IRQ for your NVIDIA card!\nNVRM: Please check your BIOS settings.\n" + PROBE, "interrupt"),
         (PROBE, "other"),
         (PROBE + LOADING, ""),
         ("NVRM: The NVIDIA probe routine was not called for 1 device(s).\nNVRM: None of the NVIDIA devices were initialized.\n", ""),

@@ -22,6 +22,7 @@ _LOG = {
     "closed": "it calls the GPU one for the open kernel module alone",
     "release": "it does not know the GPU",
     "legacy": "it calls the GPU one for an older branch",
+    "interrupt": "the kernel has no interrupt for the GPU",
     "other": "its start failed",
 }
 
@@ -35,6 +36,8 @@ def tell_of_refused(facts: Facts) -> StateText | None:
         return state
     version = facts.driver.userspace_version
     evidence = f"{name_of_driver(facts)}{f' ({version})' if version else ''} was loaded and took no GPU (kernel log)"
+    if why == "interrupt":
+        return f"{evidence}: {_LOG[why]}", _find_interrupt(facts)
     if why != "other":
         evidence += f": {_LOG[why]}, which does not fit what is known of {facts.gpus.summary}"
     return evidence, _way_out(facts)
@@ -68,6 +71,20 @@ def _way_out(facts: Facts) -> str:
     return (
         f"{log}\n{REBOOT} with the power off and on\nif it comes again, take the firmware (VBIOS) of the board from "
         "its vendor, and a newer driver"
+    )
+
+
+def _find_interrupt(facts: Facts) -> str:
+    """The driver takes MSI-X, or the old kind of interrupt, but not MSI (nv_pci_probe of nv-pci.c)."""
+    if _is_vm(facts):
+        return (
+            "ask who runs the host of this virtual machine to give the GPU interrupts by MSI-X, or the machine another "
+            "kind of virtual board\nmodprobe or a reboot in here does not change that"
+        )
+    return (
+        "see whether pci=nomsi or noapic is there, and take it out: cat /proc/cmdline\n"
+        "if not, boot the kernel that was installed before this one: a kernel may have this fault\n"
+        "if it is the same there, take the newest firmware (BIOS) of the board that holds the CPU"
     )
 
 

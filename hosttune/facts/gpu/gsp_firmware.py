@@ -35,6 +35,7 @@ FOLDER = "/lib/firmware/nvidia"
 KERNEL_LOG = "sudo dmesg | grep -E 'NVRM|nvidia .*firmware'"
 MISSING, INTERRUPTED, UNREADABLE, OTHER_VERSION = "missing", "interrupted", "unreadable", "other version"
 HALF_STARTED, NOT_BOOTED, NOT_SET_UP = "half-started", "not booted", "not set up"
+NO_POWER, NO_LOADER, NO_ROM = "no power", "no loader", "no ROM"
 OF_FIRMWARE = frozenset({MISSING, INTERRUPTED, UNREADABLE, OTHER_VERSION})
 _BUS = r"([0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})(?:\.([0-7]))?"
 _LOAD = regex(
@@ -47,8 +48,16 @@ _MISMATCH = regex(
 )
 _NO_IMAGE = regex(r"NVRM: .*RmFetchGspRmImages: No firmware image found")
 _HALF = regex(r"NVRM: .*unexpected WPR2 already up")
+_NO_POWER = regex(rf"NVRM: *GPU (?:at )?(?:PCI:)?{_BUS}:? GPU does not have the necessary power cables connected")
+# Before it the loader (Booter) of the GPU's processor, and the ROM of the board (kernel_gsp_booter_tu102.c,
+# kernel_gsp_vbios_tu102.c).
+_NO_LOADER = regex(r"NVRM: .*(?:Booter failed with non-zero error code|failed to execute Booter)")
+_NO_ROM = regex(r"NVRM: .*(?:did not find valid ROM signature|failed to find BIT header in VBIOS image)")
 _NOT_BOOTED = regex(r"NVRM: .*failed to wait for GFW[_ ]BOOT", re.IGNORECASE)
 _FAILED = regex(rf"NVRM: *GPU (?:at )?(?:PCI:)?{_BUS}:? RmInitAdapter failed!? ?(\([0-9A-Fa-fx:]{{1,60}}\))?")
+_CAUSES = {
+    HALF_STARTED: _HALF, NOT_BOOTED: _NOT_BOOTED, NO_POWER: _NO_POWER, NO_LOADER: _NO_LOADER, NO_ROM: _NO_ROM,
+}  # fmt: skip
 _PACKAGE = regex(r"nvidia-firmware(?:-.*)?|firmware-nvidia(?:-.*)?-gsp")
 _KERNEL_COMMON = regex(r"nvidia-kernel-common(?:-.*)?")
 _NUMBERED = regex(r"nvidia-(?:kernel-common|utils|compute-utils)-\d{3}")
@@ -57,13 +66,47 @@ _RELOAD = f"{UNLOAD} && sudo modprobe nvidia"
 _REBOOT = "drain the host and reboot"
 
 
+_DESCRIBED = {
+    HALF_STARTED: "an earlier start left {} half-way (kernel log: WPR2 already up), so that the firmware cannot start "
+    "again before a reset",
+    NOT_BOOTED: "the firmware on the board itself did not start for {} (kernel log: GFW_BOOT)",
+    NO_POWER: "the power connectors of {} have no power (kernel log: necessary power cables)",
+    NO_LOADER: "the loader of the firmware ended with an error for {} (kernel log: Booter)",
+    NO_ROM: "the driver found no valid ROM (VBIOS) of {} (kernel log)",
+}
+
+
+_WAYS = {
+    HALF_STARTED: f"{_REBOOT}\n"
+    "if it is still so, power the host off and on, because only a reset of the GPU clears it\n"
+    f"if it comes again, {RUN_REPORT}, and try another version of the driver",
+    NOT_BOOTED: "drain the host, and power it off and on: a reboot may leave the GPU as it is\n"
+    "if it is still so, seat the board anew, and look at power and riser\n"
+    "if it comes again in another slot, it is the board",
+    NO_POWER: "drain the host, power it off, and look at each power cable of this board: at the board, at the supply, "
+    "and whether it is the cable that this board needs (some take the connector of CPUs)\n"
+    "if all are in place, try another cable and another output of the supply, then another board",
+    NO_LOADER: "drain the host, and power it off and on: a reboot may leave the GPU as it is\n"
+    f"if it comes again, {RUN_REPORT}, and try another version of the driver",
+}
+_NO_ROM_IN_VM = (
+    "ask who runs the host of this virtual machine to shut it down, reset the GPU or reboot that host, and give the "
+    "machine the ROM of the board (libvirt: <rom file=...>; qemu: romfile=)\na reboot in here does not change that"
+)
+_NO_ROM_HERE = (
+    f"drain the host, and power it off and on\nif it comes again, {RUN_REPORT}, and ask the vendor of the board for "
+    "its firmware (VBIOS)"
+)
+
+
 @frozen
 class GspFailure(Fact):
     """A GPU that the driver could not set up when it was opened last."""
 
     slot: str  # 0000:18:00.0
-    # missing | interrupted | unreadable | other version (of the firmware), half-started | not booted | not set up
-    cause: str  # missing | interrupted | unreadable | other version | half-started | not booted | not set up
+    # missing | interrupted | unreadable | other version (of the firmware), half-started | not booted | no power |
+    # no loader | no ROM | not set up
+    cause: str
     version: str  # of the firmware that was asked for; of another version: of the module
     file: str  # gsp_ga10x.bin; empty where the log does not name one
     error: int  # errno of the read, 0 for none
@@ -80,14 +123,9 @@ class GspFailure(Fact):
         if self.cause == NOT_SET_UP:
             codes = f" {self.words}" if self.words else ""
             words = f"the driver could not set {where} up (RmInitAdapter failed{codes})"
-            return f"{words}: the log does not say whether driver, firmware, setup or board is the cause"
-        if self.cause == HALF_STARTED:
-            return (
-                f"an earlier start left {where} half-way (kernel log: WPR2 already up), so that the firmware cannot "
-                "start again before a reset"
-            )
-        if self.cause == NOT_BOOTED:
-            return f"the firmware on the board itself did not start for {where} (kernel log: GFW_BOOT)"
+            return f"{words}: that line does not name the cause, those before it may: driver, firmware, setup or board"
+        if words := _DESCRIBED.get(self.cause):
+            return words.format(where)
         if self.cause == OTHER_VERSION:
             return f"the firmware for {where} is {self.words}, and the module is {self.version}"
         named = errorcode.get(self.error, "of no known name")
@@ -134,10 +172,8 @@ def failures_in(messages: Iterable[str]) -> Mapping[str, GspFailure]:
                 fresh.add(slot)
         elif other := _MISMATCH.match(line):
             reason = (OTHER_VERSION, other[2], other[1])
-        elif _HALF.match(line):
-            reason = (HALF_STARTED, "", "")
-        elif _NOT_BOOTED.match(line):
-            reason = (NOT_BOOTED, "", "")
+        elif cause := next((name for name, words in _CAUSES.items() if words.match(line)), ""):
+            reason = (cause, "", "")
         elif _NO_IMAGE.match(line):
             reason = reason or (UNREADABLE, "", "")
         elif failed := _FAILED.match(line):
@@ -181,17 +217,10 @@ def _looked_for(reader: Reader, failure: GspFailure) -> GspFailure:
 
 def way_out(failure: GspFailure, facts: Facts) -> str:
     """What a person does about it."""
-    if failure.cause == HALF_STARTED:
-        return (
-            f"{_REBOOT}\nif it is still so, power the host off and on, because only a reset of the GPU clears it\n"
-            f"if it comes again, {RUN_REPORT}, and try another version of the driver"
-        )
-    if failure.cause == NOT_BOOTED:
-        return (
-            "drain the host, and power it off and on: a reboot may leave the GPU as it is\n"
-            "if it is still so, seat the board anew, and look at power and riser\n"
-            "if it comes again in another slot, it is the board"
-        )
+    if failure.cause in _WAYS:
+        return _WAYS[failure.cause]
+    if failure.cause == NO_ROM:
+        return _NO_ROM_IN_VM if attempt(lambda: facts.host.is_vm) is True else _NO_ROM_HERE
     if failure.cause == NOT_SET_UP:
         return (
             f"see what came before: {KERNEL_LOG}\n{_REBOOT}, and power it off and on if that does not help\n"

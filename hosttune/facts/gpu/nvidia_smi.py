@@ -80,6 +80,7 @@ _LEGACY = regex(r"supported through the NVIDIA (\d{3})\.[x\d]+ Legacy", re.IGNOR
 _OPEN_ONLY = regex(r"requires use of the NVIDIA open kernel modules", re.IGNORECASE)
 _NOT_FOR_OPEN = regex(r"not supported by open nvidia\.ko", re.IGNORECASE)
 _PROBE_FAILED = regex(r"NVIDIA probe routine failed for", re.IGNORECASE)
+_NO_INTERRUPT = regex(r"Can't find an IRQ for your NVIDIA card", re.IGNORECASE)
 _NO_ROOM = regex(rf"NVRM: *BAR\d is \d{{1,9}}M @ 0x[0-9A-Fa-f]{{1,16}} \(PCI:{_BUS_ID}\)")
 _NOT_IN_RELEASE = regex(r"not supported by the NVIDIA \d[\d.]* driver release", re.IGNORECASE)
 # GRID T4-16Q, NVIDIA A100-4-20C: the profile, with what it is for (A, B, C, Q), is at the end.
@@ -262,8 +263,8 @@ def without_room(messages: Iterable[str]) -> tuple[str, ...]:
 
 def why_refused(messages: Iterable[str]) -> str:
     """Why the driver took no GPU when it was loaded last, and left the kernel again: `legacy` (too old for it), `open`
-    or `closed` (the kernel module that cannot drive it), `release` (this release does not know it), `other`; empty
-    where it did not refuse any, as where another driver held them."""
+    or `closed` (the kernel module that cannot drive it), `release` (this release does not know it), `interrupt` (the
+    kernel has none for it), `other`; empty where it did not refuse any, as where another driver held them."""
     last: list[str] = []
     for line in messages:
         last = [] if is_load(line) else [*last, line]
@@ -273,6 +274,7 @@ def why_refused(messages: Iterable[str]) -> str:
         "open": not_for_open(words),
         "closed": needs_open(words),
         "release": not_in_release(words),
+        "interrupt": _NO_INTERRUPT.search(words),
         "other": _PROBE_FAILED.search(words),
     }
     return next((name for name, found in reasons.items() if found), "")
