@@ -206,6 +206,7 @@ NAMES = ("lint", *(ring.name for ring in RINGS))
 # Parts of rings; the others come last.
 LONGEST_FIRST = (
     "vm/test_cloud_init.py", "vm/test_data_disks.py", "vm/test_main_job.py", "live", "vm/test_ready.py",
+    "vm/test_support.py",
     "vm/test_come_back.py", "vm/test_ansible_trial.py", "vm/test_bare.py", "unit", "vm/test_profile.py",
     "fleet/test_faults.py", "fleet/test_fleet.py", "fleet/test_rollout.py", "rules", "vm/test_power_cut.py",
     "vm/test_watch.py", "fleet/test_targets.py", "fleet/test_trial.py", "fleet/test_cut_off.py", "fleet/test_content.py", "install",

@@ -157,3 +157,30 @@ def packed(content: bytes, *, members: int = 5) -> bytes:
     step = len(content) // members + 1
     parts = (gzip.compress(content[at : at + step]) for at in range(0, len(content), step))
     return b"".join(part + gzip.compress(b"") for part in parts)
+
+
+def registers(
+    *, below: tuple[int, int, int] = (0, 0, 0), width: int = 16, most: int = 16, state: int = 0, has_link: bool = True
+) -> bytes:
+    """The first 256 bytes of a function: of a GPU, or of a bridge with these buses (primary, secondary, last); its power
+    state (3: asleep), and a link of the fourth generation.
+    """
+    space = bytearray(256)
+    space[0:4] = b"\x86\x80\x20\x34" if any(below) else b"\xde\x10\xb9\x26"
+    space[10:12] = b"\x04\x06" if any(below) else b"\x02\x03"
+    space[6], space[14], space[52] = 0x10, 1 if any(below) else 0, 0x60
+    space[24:27] = bytes(below)
+    space[0x60:0x68] = bytes((1, 0x78 if has_link else 0, 0, 0, state, 0, 0, 0))
+    space[0x78:0x7A] = b"\x10\x00" if has_link else b"\x00\x00"
+    space[0x84:0x86] = (most << 4 | 4).to_bytes(2, "little")
+    space[0x8A:0x8C] = (width << 4 | 4).to_bytes(2, "little")
+    return bytes(space)
+
+
+def function(slot: str, space: bytes, words: str = "") -> str:
+    """As lspci shows it with its configuration space."""
+    title = (
+        "PCI bridge [0604]: Intel Root Port [8086:3420]" if space[14] == 1 else "3D controller [0302]: L40S [10de:26b9]"
+    )
+    rows = (f"{at:02x}: {space[at : at + 16].hex(' ')}\n" for at in range(0, len(space), 16))
+    return f"{slot} {title}\n\tNUMA node: 0\n{words}{''.join(rows)}\n"

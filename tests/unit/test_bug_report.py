@@ -29,7 +29,21 @@ from hosttune.host.support.sections import sections_of
 from hosttune.host.support.smi import read_long
 from hosttune.values import ABSENT, Unreadable, Verdict
 from hosttune.views.support import source_lines
-from tests.unit.bug_reports import HEADS, LOG, LOST, NOT_REACHED, RULE, SLOTS, device, gpu, long_text, packed, report
+from tests.unit.bug_reports import (
+    HEADS,
+    LOG,
+    LOST,
+    NOT_REACHED,
+    RULE,
+    SLOTS,
+    device,
+    function,
+    gpu,
+    long_text,
+    packed,
+    registers,
+    report,
+)
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "corpus" / "support"
 DAY_S = 86_400
@@ -248,6 +262,65 @@ def test_old_form_of_lspci_is_two_answers():
     for texts in ((long, short), (short, long), (long,)):
         (one,) = devices_in(*texts)
         assert (one.slot, one.kind, one.vendor, one.device) == ("0000:17:00.0", "0302", "10de", "26b9")
+
+
+def ports(first=16, second=16):
+    """Two root ports, and how many lanes each can do."""
+    return function("0000:00:01.0", registers(below=(0, 0x17, 0x17), width=first, most=first)) + function(
+        "0000:00:01.1", registers(below=(0, 0x65, 0x65), width=second, most=second)
+    )
+
+
+def gpus(first=16, second=16, **of_first):
+    return function(SLOTS[0], registers(width=first, **of_first)) + function(SLOTS[1], registers(width=second))
+
+
+NARROW = "8 lanes, and GPU and port can do 16"
+# What lspci shows; whether the first GPU is impaired, and how the reason begins. What a link sent again is in no report, so
+# that none is ok.
+LINKS = {
+    "as wide as both can do": (ports() + gpus(), False, "not in this record: "),
+    "narrow": (ports() + gpus(first=8), True, NARROW),
+    "as wide as its port can do": (ports(8, 8) + gpus(8, 8), False, "not in this record: "),
+    "as wide as its port, and another one wider": (
+        ports(8) + gpus(first=8), False, "8 lanes, all that its slot has, and another GPU of this model has 16"
+    ),
+    "a slot that is split": (
+        ports() + gpus(8, 8), False, "8 of the 16 lanes of its slot; the others go to 0000:65:00.0"
+    ),
+    "no answer of its registers": (ports() + function(SLOTS[0], b"\xff" * 256), False, "not in this record: "),
+    "its port is shown without registers": (
+        "0000:00:01.0 PCI bridge [0604]: Intel Root Port [8086:3420]\n\n" + gpus(first=8), False,
+        "/sys/bus/pci/devices/0000:17:00.0: which bridges are above it is not shown",
+    ),
+    "a card of plain PCI beside it": (
+        ports() + gpus(first=8) + function("0000:02:00.0", registers(has_link=False)).replace("[0302]", "[0200]"),
+        True, NARROW,
+    ),
+}  # fmt: skip
+
+
+def links(shown):
+    return [one for one in findings(reader(report(lspci=shown))) if one.rule == "gpu-pcie-link"]
+
+
+@pytest.mark.parametrize("name", LINKS)
+def test_link_is_judged_by_the_registers_of_gpu_and_port(name):
+    shown, is_impaired, words = LINKS[name]
+    (one,) = (one for one in links(shown) if one.subject in ("", SLOTS[0]))
+    assert (one.verdict, one.is_fault, one.impairs) == (Verdict.UNKNOWN, False, is_impaired)
+    assert one.reason.startswith(words)
+
+
+def test_gpu_that_sleeps_is_not_judged():
+    assert [one.subject for one in links(ports() + gpus(first=8, state=3))] == [SLOTS[1]]
+
+
+def test_function_without_a_link_has_no_files_of_one():
+    plain = reader(report(lspci=function(SLOTS[0], registers(has_link=False))))
+    assert plain.read(f"{DEVICES}/{SLOTS[0]}/current_link_width") is ABSENT
+    dead = reader(report(lspci=function(SLOTS[0], b"\xff" * 256)))
+    assert isinstance(dead.read(f"{DEVICES}/{SLOTS[0]}/current_link_width"), Unreadable)
 
 
 def test_bridges_in_a_circle_end():

@@ -10,9 +10,10 @@ KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 TIMEOUT_S = 300
 
 
-def packages(suite: str, *names: str) -> tuple[Path, ...]:
-    """The .deb files of these packages of a suite, fetched now where the cache lacks them."""
-    return tuple(sorted(kept(f"debs-{suite}-{'-'.join(names)}", lambda work: _fetch(work, suite, names)).glob("*.deb")))
+def packages(suite: str, *names: str, part: str = "main") -> tuple[Path, ...]:
+    """The .deb files of these packages of a part of a suite, fetched now where the cache lacks them."""
+    debs = kept(f"debs-{suite}-{'-'.join(names)}", lambda work: _fetch(work, f"{suite} {part}", names))
+    return tuple(sorted(debs.glob("*.deb")))
 
 
 def _fetch(debs: Path, suite: str, names: tuple[str, ...]) -> None:
@@ -21,7 +22,7 @@ def _fetch(debs: Path, suite: str, names: tuple[str, ...]) -> None:
         for name in ("lists/partial", "archives/partial"):
             (work / name).mkdir(parents=True)
         source = work / "sources.list"
-        source.write_text(f"deb [signed-by={KEYRING}] http://deb.debian.org/debian {suite} main\n", encoding="utf-8")
+        source.write_text(f"deb [signed-by={KEYRING}] http://deb.debian.org/debian {suite}\n", encoding="utf-8")
         (work / "status").touch()
         options = {
             "Dir::State::Lists": work / "lists",

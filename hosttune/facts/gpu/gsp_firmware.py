@@ -124,8 +124,8 @@ class GspFailure(Fact):
             codes = f" {self.words}" if self.words else ""
             words = f"the driver could not set {where} up (RmInitAdapter failed{codes})"
             return f"{words}: that line does not name the cause, those before it may: driver, firmware, setup or board"
-        if words := _DESCRIBED.get(self.cause):
-            return words.format(where)
+        if described := _DESCRIBED.get(self.cause):
+            return described.format(where)
         if self.cause == OTHER_VERSION:
             return f"the firmware for {where} is {self.words}, and the module is {self.version}"
         named = errorcode.get(self.error, "of no known name")

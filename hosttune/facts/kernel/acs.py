@@ -14,7 +14,7 @@ from hosttune.facts.base import Fact, UnknownFact, lazy, make_shared
 from hosttune.facts.gpu.gpus import DEVICES
 from hosttune.facts.reading import read_line, require_sure
 from hosttune.frozen import frozen
-from hosttune.host.reading.pci_config import STANDARD, extended_capabilities
+from hosttune.host.reading.pci_config import STANDARD, extended_capabilities, standard_capabilities
 from hosttune.quoting import quote
 from hosttune.values import ABSENT
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from hosttune.host.door import Reader
 
 _HEADER = 64
-_CAPABILITIES = 0x34
 _EXPRESS = 0x10
 _ACS = 0x000D
 _PORT_TYPES = {4: "root port", 5: "upstream port", 6: "downstream port", 7: "bridge to PCI", 8: "bridge from PCI"}
@@ -75,14 +74,8 @@ class Acs(Fact):
 
 def port_type(config: bytes) -> str:
     """The kind of port, from the PCI Express capability; empty for what is none."""
-    place = config[_CAPABILITIES] & 0xFC
-    for _ in range(48):  # as many as fit; a damaged list may be a ring
-        if place < _HEADER or place + 4 > min(len(config), STANDARD):
-            return ""
-        if config[place] == _EXPRESS:
-            return _PORT_TYPES.get(config[place + 2] >> 4, "")
-        place = config[place + 1] & 0xFC
-    return ""
+    place = standard_capabilities(config).get(_EXPRESS)
+    return "" if place is None else _PORT_TYPES.get(config[place + 2] >> 4, "")
 
 
 def acs_control(config: bytes) -> int | None:

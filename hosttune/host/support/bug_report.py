@@ -191,7 +191,7 @@ def _get_text(sections: Mapping[str, ReportSection], *heads: str) -> str:
 
 
 def _list_tables(sections: Mapping[str, ReportSection]) -> Tables:
-    tables: Tables = {name: {} for name in ("files", "links", "listings", "stats", "lstats")}
+    tables: Tables = {name: {} for name in ("files", "links", "listings", "stats", "lstats", "paths")}
     files = tables["files"]
     files |= {path: _make_entry(one) for path, one in sections.items() if one.is_known and _OF_HOST.match(path)}
     shown = [one.text for name, one in sections.items() if _LSPCI.match(name)]

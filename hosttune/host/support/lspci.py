@@ -1,7 +1,10 @@
 """PCI devices as `lspci -nnDvvvxxx` prints them, in the form in which sysfs has them. Pure.
 
+Where the configuration space is shown, link and power state are read from it, as the kernel does; else from the words.
+
 Sources: lspci(8); kernel, Documentation/PCI/sysfs-pci.rst; PCI Local Bus Specification 3.0, section 6.1 (the first 64
-bytes of the configuration space).
+bytes of the configuration space); PCI Express Base Specification, 7.5.3.6 and 7.5.3.8 (link capabilities and status),
+7.5.2.2 (power management); PCI-to-PCI Bridge Architecture Specification, 3.2.5.3 (bus numbers).
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hosttune.frozen import frozen
+from hosttune.host.reading.pci_config import STANDARD, standard_capabilities
 from hosttune.regex import regex
 
 if TYPE_CHECKING:
@@ -29,7 +33,13 @@ _DRIVER = regex(r"\tKernel driver in use: ([\w-]{1,64})")
 _NODE = regex(r"\tNUMA node: (\d{1,5})")
 _GROUP = regex(r"\tIOMMU group: (\d{1,6})")
 _FUNCTIONS = regex(r"[\t ]{1,9}Initial VFs: \d{1,5}, .{0,120}?Number of VFs: ([1-9]\d{0,4})")
+_BRIDGES = ("0604", "0609")
+_POWER, _EXPRESS = 0x01, 0x10  # ids of capabilities
+_SPEEDS = {1: 2.5, 2: 5.0, 3: 8.0, 4: 16.0, 5: 32.0, 6: 64.0}  # GT/s
+_STATES = {0: "active", 3: "suspended"}  # D0 and D3hot, in the words of power/runtime_status
 _UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
+_NOTHING = b"\xff" * 4  # what is read of a device that does not answer
+_LINK_FILES = [(when, what) for when in ("max", "current") for what in ("speed", "width")]
 _BARS = 6
 FOLDER = ("directory", 0o755, 0, 0, 0, 0, 1, 1, 2, 0)  # as the table `stats` of a record has it
 _LINES_OF_RESOURCE = 13
@@ -99,13 +109,19 @@ def tables_of(devices: tuple[PciDevice, ...]) -> Mapping[str, dict[str, Any]]:
     files: dict[str, Any] = {}
     links: dict[str, Any] = {}
     stats: dict[str, Any] = {}
+    paths: dict[str, Any] = {}
     has_functions = any(_find_first(_FUNCTIONS, device) for device in devices)
     for device in devices:
-        place = places[device.slot]
-        links[f"{DEVICES}/{device.slot}"] = "../../.." + place.removeprefix("/sys")
+        if place := places[device.slot]:
+            links[f"{DEVICES}/{device.slot}"] = "../../.." + place.removeprefix("/sys")
+        else:
+            place = f"{DEVICES}/{device.slot}"
+            paths[place] = {"unreadable": f"{place}: which bridges are above it is not shown"}
         stats[place] = list(FOLDER)
         for name, value in _list_values(device).items():
             files[f"{place}/{name}"] = f"{value}\n"
+        if _has_no_link(device.config):
+            files |= {f"{place}/{when}_link_{what}": {"absent": True} for when, what in _LINK_FILES}
         if device.config:
             files[f"{place}/config"] = {"base64": base64.b64encode(device.config).decode()}
         driver, group = _find_first(_DRIVER, device), _find_first(_GROUP, device)
@@ -114,19 +130,28 @@ def tables_of(devices: tuple[PciDevice, ...]) -> Mapping[str, dict[str, Any]]:
             links[f"{place}/iommu_group"] = f"/sys/kernel/iommu_groups/{group[1]}"
         if not has_functions:
             links[f"{place}/physfn"] = {"absent": True}
-    return {"files": files, "links": links, "stats": stats, "listings": {DEVICES: [device.slot for device in devices]}}
+    listings = {DEVICES: [device.slot for device in devices]}
+    return {"files": files, "links": links, "stats": stats, "paths": paths, "listings": listings}
 
 
 def _place_devices(devices: tuple[PciDevice, ...]) -> Mapping[str, str]:
-    """The folder of each device below the bridges above it."""
+    """The folder of each device below the bridges above it; empty where these are not known."""
+    buses = {device.slot: _find_bus(device) for device in devices if device.kind in _BRIDGES}
     bridges: dict[tuple[str, str], str] = {}  # (domain, bus below it) -> slot
-    for device in devices:
-        if buses := _find_first(_BUSES, device):
-            bridges.setdefault((device.slot.partition(":")[0], buses[2]), device.slot)
-    return {device.slot: _place_slot(device.slot, bridges) for device in devices}
+    for slot, bus in buses.items():
+        bridges.setdefault((slot.partition(":")[0], bus), slot)
+    return {device.slot: _place_slot(device.slot, bridges, is_sure=all(buses.values())) for device in devices}
 
 
-def _place_slot(slot: str, bridges: Mapping[tuple[str, str], str]) -> str:
+def _find_bus(bridge: PciDevice) -> str:
+    """The bus below a bridge; empty where it is not shown."""
+    if len(bridge.config) >= 64 and bridge.config[14] & 0x7F == 1:
+        return f"{bridge.config[25]:02x}"
+    buses = _find_first(_BUSES, bridge)
+    return buses[2] if buses else ""
+
+
+def _place_slot(slot: str, bridges: Mapping[tuple[str, str], str], *, is_sure: bool) -> str:
     way = [slot]
     while len(way) < 32:
         domain, bus = way[-1].split(":")[:2]
@@ -135,7 +160,7 @@ def _place_slot(slot: str, bridges: Mapping[tuple[str, str], str]) -> str:
             break
         way.append(above)
     domain, bus = way[-1].split(":")[:2]
-    return "/".join((f"/sys/devices/pci{domain}:{bus}", *reversed(way)))
+    return "/".join((f"/sys/devices/pci{domain}:{bus}", *reversed(way))) if is_sure or bus == "00" else ""
 
 
 def _list_values(device: PciDevice) -> dict[str, str]:
@@ -150,6 +175,7 @@ def _list_values(device: PciDevice) -> dict[str, str]:
         found["subsystem_device"] = f"0x{config[47]:02x}{config[46]:02x}"
     node = _find_first(_NODE, device)
     found["numa_node"] = node[1] if node else "-1"
+    found |= _list_states(config)
     for line in device.details:
         if link := _LINK.match(line):
             when = "max" if link[1] == "Cap" else "current"
@@ -157,6 +183,29 @@ def _list_values(device: PciDevice) -> dict[str, str]:
             found.setdefault(f"{when}_link_width", link[3])
     found["resource"] = _make_resource(device)
     return found
+
+
+def _list_states(config: bytes) -> dict[str, str]:
+    """Power state and link, as far as the capabilities of a function show them; of registers that all read as ones, as
+    of a device that does not answer, nothing.
+    """
+    found: dict[str, str] = {}
+    capabilities = standard_capabilities(config)
+    power, express = capabilities.get(_POWER), capabilities.get(_EXPRESS)
+    if power is not None and len(config) >= power + 6 and (state := _STATES.get(config[power + 4] & 3)):
+        found["power/runtime_status"] = state
+    if express is not None and len(config) >= express + 20:
+        for when, at in (("max", express + 12), ("current", express + 18)):
+            bits = int.from_bytes(config[at : at + 2], "little")
+            speed = _SPEEDS.get(bits & 0xF)
+            found[f"{when}_link_speed"] = f"{speed:.1f} GT/s PCIe" if speed else "Unknown"
+            found[f"{when}_link_width"] = str(bits >> 4 & 0x3F)
+    return found
+
+
+def _has_no_link(config: bytes) -> bool:
+    """Whether it is a function of plain PCI, which the kernel gives no files of a link."""
+    return len(config) >= STANDARD and not config.startswith(_NOTHING) and _EXPRESS not in standard_capabilities(config)
 
 
 def _make_resource(device: PciDevice) -> str:

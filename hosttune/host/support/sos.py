@@ -187,7 +187,7 @@ def _list_tables(
     archive: Archive, manifest: _Manifest, answers: Mapping[str, str], *, is_cleaned: bool
 ) -> tuple[Tables, int]:
     """The tables of a record, and in how many files sos masked values."""
-    tables: Tables = {name: {} for name in ("files", "links", "listings", "stats", "lstats")}
+    tables: Tables = {name: {} for name in ("files", "links", "listings", "stats", "lstats", "paths")}
     files = tables["files"]
     masked = 0
     for place, content in archive.files.items():
