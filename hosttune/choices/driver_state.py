@@ -271,7 +271,7 @@ _OTHER_MANAGER = (
 def _make_absent_state(facts: Facts, params: Mapping[str, Any]) -> DriverState:
     if params["bringer"] == "external":
         evidence = (
-            f"no driver for {facts.gpus.summary}: the policy says that somebody else brings it (bringer: external)"
+            f"no driver for {facts.gpus.summary}: the policy says that someone else brings it (bringer: external)"
         )
         return DriverState("absent", is_fault=False, evidence=evidence, way_out="")
     held = f" ({names} holds it, which computes nothing)" if (names := holders.describe_holders(facts)) else ""

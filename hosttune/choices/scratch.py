@@ -41,9 +41,9 @@ def choose(facts: Facts, params: Mapping[str, Any]) -> ScratchFolder:
         return ScratchFolder("", f"{folder!r} is no plain absolute path such as /scratch")
     mount = mount_of(facts.mounts.visible, folder)
     if mount is not None and (mount.is_network or mount.fstype in NETWORK_TYPES):
-        return ScratchFolder("", f"{folder} lies on the network ({mount.target} is {mount.fstype})")
+        return ScratchFolder("", f"{folder} is on the network ({mount.target} is {mount.fstype})")
     if mount is not None and mount.fstype in IN_MEMORY:
-        return ScratchFolder("", f"{folder} lies in memory ({mount.target} is {mount.fstype})")
+        return ScratchFolder("", f"{folder} is in memory ({mount.target} is {mount.fstype})")
     if mount is not None and mount.is_read_only:
         return ScratchFolder("", f"{folder} is read-only ({mount.target})")
     if mount is not None and "noexec" in mount.options:

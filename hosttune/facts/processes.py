@@ -106,9 +106,7 @@ def _select_by_name(listed: tuple[Process, ...], name: str) -> tuple[Process, ..
     short = name[:NAME_LENGTH]
     for one in listed:
         if one.name[:NAME_LENGTH] == short and is_nameless(one):
-            raise UnknownFact(
-                f"whether process {one.pid} is {name} cannot be told: that needs root, and no older record"
-            )
+            raise UnknownFact(f"whether process {one.pid} is {name} is not known: that needs root, and no older record")
     return tuple(one for one in listed if is_daemon(one, (short,)))
 
 

@@ -204,7 +204,7 @@ def _is_doubtful(process: Process) -> bool:
 
 
 def _describe_doubt(process: Process) -> str:
-    return f"whether process {process.pid} is what it calls itself cannot be told: this record is an older one"
+    return f"whether process {process.pid} is what it calls itself is not known: this record is an older one"
 
 
 def _is_cut(process: Process) -> bool:

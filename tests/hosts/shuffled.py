@@ -59,7 +59,7 @@ def _file(path: str, text: str, mix: Random) -> str:
         return "".join([*lines[:1], *_mixed(lines[1:], mix)])
     if path in _LISTS:
         return "".join(_mixed(lines, mix))
-    if path == "/var/lib/dpkg/status":  # dpkg writes it as its table of packages lies in memory
+    if path == "/var/lib/dpkg/status":  # dpkg writes it as its table of packages is in memory
         packages = [package for package in text.split("\n\n") if package.strip()]
         return "\n\n".join(package.rstrip("\n") for package in _mixed(packages, mix)) + "\n"
     return text

@@ -461,7 +461,7 @@ def test_every_parameter_that_leads_to_another_driver_is_advised_on_a_host():
 
 @pytest.mark.parametrize("name", [name for name in HOSTS if "no driver" in name])
 def test_host_without_a_driver_is_judged_the_same_on_the_page_and_in_the_check(name):
-    """A fault of the machine in both, whatever is known of what is offered; unless somebody else brings it."""
+    """A fault of the machine in both, whatever is known of what is offered; unless someone else brings it."""
     (found,) = [finding for finding in plan_of(name).findings if finding.rule == "gpu-driver"]
     assert (found.is_fault, table_of(name).states[0].is_dead) == (True, True)
     external = plan_of(name, bringer="external")

@@ -179,7 +179,7 @@ def test_what_stands_in_the_way_is_refused_and_said(said, options, own):
     [
         ("says noauto", "UUID=b7-1f /data xfs noauto 0 0\n"),
         ("says ext4, and", "UUID=b7-1f /data ext4 defaults 0 0\n"),
-        ("fstab:2: `0` stands where the options belong", "LABEL=data /data xfs 0 2\n"),
+        ("fstab:2: `0` is where the options belong", "LABEL=data /data xfs 0 2\n"),
         (
             "fstab:2: only a comma parts options, so `defaults;nofail` is one",
             "LABEL=data /data xfs defaults;nofail 0 2\n",

@@ -82,7 +82,7 @@ def test_branch_of_a_driver_without_packages_has_ended():
     loaded = {**BY_RUNFILE, "runfile": False, "loaded_version": "535.230.02", "userspace_version": ""}
     (state,) = states(host(**loaded, modules=(), kernels_with_module=(), here=("kubelet",)))
     assert (state.name, state.is_dead) == ("outdated branch", False)
-    assert "by whoever brings the driver of this Kubernetes node" in state.way_out
+    assert "by what brings the driver of this Kubernetes node" in state.way_out
 
 
 @pytest.mark.parametrize(

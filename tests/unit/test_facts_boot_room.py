@@ -129,7 +129,7 @@ def test_kernel_half_way_counts_and_one_without_package_or_removed_does_not():
 
 def test_where_no_kernel_can_go_what_else_lies_there_is_shown():
     assert room_of((RUNNING, NEW), following=NEW).way_out == (
-        f"no kernel can go ({RUNNING} runs, {NEW} boots next): see what else lies there: "
+        f"no kernel can go ({RUNNING} runs, {NEW} boots next): see what else is there: "
         "sudo du -xah /boot | sort -h | tail -n 30"
     )
     assert room_of(mounts=ROOT).way_out.startswith("sudo apt-get clean\nno kernel can go")

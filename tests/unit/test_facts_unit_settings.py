@@ -101,7 +101,7 @@ def test_process_that_only_calls_itself_so_is_none(called):
 
 @pytest.mark.parametrize("untold", [{"uid": -1}, {"uid": 0, "program": ""}])
 def test_process_of_which_nothing_tells_whose_it_is_leaves_it_unknown(untold):
-    with pytest.raises(UnknownFact, match="whether process 7 is nvidia-persistenced cannot be told"):
+    with pytest.raises(UnknownFact, match="whether process 7 is nvidia-persistenced is not known"):
         _ = Facts(FakeReader(processes=(replace(DAEMON, **untold),))).processes["nvidia-persistenced"].commands
 
 

@@ -199,7 +199,7 @@ def test_older_record_does_not_tell_who_is_what_he_calls_himself():
         process(8, "nvidia-smi", devices=("/dev/nvidia0",), uid=-1),
         process(8, command=("slurmstepd: [7.0]",), uid=-1),
     ):
-        with pytest.raises(UnknownFact, match="process 8 is what it calls itself cannot be told"):
+        with pytest.raises(UnknownFact, match="process 8 is what it calls itself is not known"):
             _ = work(found).is_gpu_busy
         assert work(found, job).is_gpu_busy
     assert work(process(8, "nvidia-smi", uid=-1)).is_gpu_busy is False

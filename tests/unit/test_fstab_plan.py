@@ -131,7 +131,7 @@ def test_tune_of_lines_with_the_same_options_keeps_their_reasons_apart():
 
 # Lines whose mount fails, with words of what `lint` says of each.
 FAULTY = {
-    "LABEL=d /data ext4 0 2": "`0` stands where the options belong",
+    "LABEL=d /data ext4 0 2": "`0` is where the options belong",
     "LABEL=d /data ext4 defaults;nofail 0 2": "only a comma parts options",
     "LABEL=d /data ext4 rw,sec=krb5 0 2": "ext4 refuses it",
     "LABEL=d /data ext4 rw,nobootwait 0 2": "a word of Upstart",

@@ -1,4 +1,4 @@
-"""Patterns of names in presets, udev rules and the like are those of whoever wrote the file."""
+"""Patterns of names in presets, udev rules and the like are those of the author of the file."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def test_each_place_is_changed_only_where_it_differs(fstab, mount, addresses):
 @pytest.mark.parametrize(
     ("line", "words", "todo"),
     [
-        ("/dev/sdb1 /data ext4 0 2", "`0` stands where the options belong", "ext4 defaults 0"),
+        ("/dev/sdb1 /data ext4 0 2", "`0` is where the options belong", "ext4 defaults 0"),
         ("/dev/sdb1 /data ext4 defaults;nofail 0 2", "only a comma parts options", "write defaults,nofail"),
         ("UUID:aaaa /data ext4 defaults 0 2", "`UUID:aaaa` is no tag", "write UUID=aaaa"),
         ("UUID=\u201caaaa\u201d /data ext4 defaults 0 2", "is no plain dash or quote", 'write UUID="aaaa"'),

@@ -120,7 +120,7 @@ def switch(facts: Facts, what: str, *, when: str = "", kind: str = "", **params:
     if vendor := vendor_of(facts):
         return f"{wanted}, in the way of {vendor}: {VENDORS[vendor][1]}"
     if is_node(facts):
-        return f"{wanted}: by whoever brings the driver of this Kubernetes node, its image or the GPU Operator"
+        return f"{wanted}: by what brings the driver of this Kubernetes node, its image or the GPU Operator"
     if is_of_nvidia(facts):
         if kind:
             return say_switch(wanted, switch_kind(facts, is_open=kind == "open"))

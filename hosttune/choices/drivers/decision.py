@@ -80,7 +80,7 @@ def _not_ours(facts: Facts, params: Mapping[str, Any]) -> str:
     if facts.gpus.is_passed_through:
         return "every GPU is held by vfio-pci for virtual machines"
     if params["bringer"] == "external":
-        return "the policy says that somebody else brings the driver (bringer: external)"
+        return "the policy says that someone else brings the driver (bringer: external)"
     if facts.managers.gpu_operator and not facts.driver.is_installed:
         return "the GPU Operator brings the driver in a container"
     return ""

@@ -170,7 +170,7 @@ def _find_driving(offered: tuple[Candidate, ...], facts: Facts) -> tuple[Candida
     if maybe and not sure:
         names = ", ".join(one.name for one in maybe)
         why = facts.packaging.problem or "Ubuntu's packages do not name their GPUs"
-        raise UnknownFact(f"which branch drives all GPUs: of {names} nobody tells ({why}): sudo apt-get update")
+        raise UnknownFact(f"which branch drives all GPUs: of {names} that is not known ({why}): sudo apt-get update")
     return sure
 
 

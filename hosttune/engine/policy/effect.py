@@ -87,7 +87,7 @@ def no_section(policy: Policy) -> Fault | None:
     where = next((one.where for one in policy.sections if one.pattern == near), policy.sections[0].where)
     return Fault(
         where,
-        f"no section for hosts fits this host ({policy.host}): only what stands outside of them holds",
+        f"no section for hosts fits this host ({policy.host}): only what is outside of them holds",
         f"{near} nearly fits" if near else "",
     )
 

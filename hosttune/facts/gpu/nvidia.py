@@ -179,7 +179,7 @@ def _why_no_smi(facts: Facts) -> str:
                 "the GPU Operator brings the driver, and no container of it shows nvidia-smi below /run/nvidia/driver"
             )
         if facts.managers.kubelet:
-            return "nvidia-smi is not here: whoever brings the driver of this Kubernetes node brings it too"
+            return "nvidia-smi is not here: what brings the driver of this Kubernetes node brings it too"
     except UnknownFact:
         pass
     package = attempt(smi_package, facts)

@@ -92,7 +92,7 @@ def one_shot(reader: Reader, facts: Facts) -> OneShot:
         _check_encryption,
     ):
         found = attempt(_ask_all, look, reader, facts)
-        refusals += [f"it cannot be told: {found.reason}"] if isinstance(found, Unreadable) else found
+        refusals += [f"it is not known: {found.reason}"] if isinstance(found, Unreadable) else found
     if isinstance(menu, Unreadable):
         refusals.append(f"GRUB's menu cannot be read: {menu.reason}")
     else:
@@ -115,7 +115,7 @@ def _list_exclusions(reader: Reader, facts: Facts) -> tuple[str, ...]:
         return ("these are the files of an image: one boot is tried on the machine that runs them",)
     host = attempt(lambda: (facts.host.is_container, facts.host.is_wsl, facts.host.has_systemd, facts.host.boot_loader))
     if isinstance(host, Unreadable):
-        return (f"how this host boots cannot be told: {host.reason}",)
+        return (f"how this host boots is not known: {host.reason}",)
     is_container, is_wsl, has_systemd, loader = host
     if is_container or is_wsl:
         return ("this is a container: it does not boot by itself",)
@@ -159,7 +159,8 @@ def _boot_folder(reader: Reader, facts: Facts) -> Iterable[str]:  # noqa: ARG001
     table = require_known(reader.read(_MOUNTINFO), _MOUNTINFO)
     root, boot = find_holding(table, "/"), find_holding(table, FOLDER)
     if root is None or root.fstype in NOT_LASTING_ROOT:
-        yield f"the root file system is {'not told' if root is None else root.fstype}: it does not keep what is written"
+        fstype = "not known" if root is None else root.fstype
+        yield f"the root file system is {fstype}: it does not keep what is written"
     if boot is not None and "data=journal" in boot.super_options:
         yield f"the file system of {FOLDER} journals data, so its journal could bring back what GRUB has cleared"
     if boot is not None and boot.is_read_only:
@@ -188,13 +189,13 @@ def _check_disk(reader: Reader, facts: Facts) -> Iterable[str]:  # noqa: ARG001 
     layers = _probe_grub(reader, "abstraction", ENVIRONMENT)
     if layers:
         yield (
-            f"GRUB cannot write to {ENVIRONMENT}, which lies on {layers}, so each boot would be the one on trial: "
+            f"GRUB cannot write to {ENVIRONMENT}, which is on {layers}, so each boot would be the one on trial: "
             "a plain partition for /boot is needed"
         )
     fstype = _probe_grub(reader, "fs", ENVIRONMENT)
     if fstype not in _FILE_SYSTEMS:
         yield (
-            f"GRUB does not write to {fstype}, where {ENVIRONMENT} lies, so each boot would be the one on trial: "
+            f"GRUB does not write to {fstype}, where {ENVIRONMENT} is, so each boot would be the one on trial: "
             "a plain partition with ext4 for /boot is needed"
         )
     missing = [name for name in _PROGRAMS if reader.query((name, "--version")) is ABSENT]

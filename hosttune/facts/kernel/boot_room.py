@@ -188,7 +188,7 @@ def make_room(facts: Facts, room: FreeRoom, spare: tuple[str, ...], copies: tupl
     ways += [f"sudo rm {' '.join(map(quote, copies))}"] * bool(copies)
     if not spare:
         why = kept if following else f"{kept}, and which one boots next is not known"
-        look = f"see what else lies there: sudo du -xah {quote(room.target)} | sort -h | tail -n 30"
+        look = f"see what else is there: sudo du -xah {quote(room.target)} | sort -h | tail -n 30"
         return "\n".join([*ways, f"no kernel can go ({why}): {look}"])
     if following in (running, facts.boot.kernels[-1]):
         ways.append("sudo apt-get autoremove --purge")

@@ -69,7 +69,7 @@ def _read_controller(reader: Reader, facts: Facts, controller: str) -> tuple[Dim
             ("ue_count", [dimm.uncorrected for dimm in dimms]),
         )
     ]
-    rest = (Dimm(f"{controller} (which module is not told)", left[0], left[1], days),) if any(left) else ()
+    rest = (Dimm(f"{controller} (which module is not known)", left[0], left[1], days),) if any(left) else ()
     return (*dimms, *rest)
 
 

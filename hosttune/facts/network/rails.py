@@ -162,7 +162,7 @@ def _ask_dcb(reader: Reader, parse: Callable[[str], str], *words: str) -> str:
     """What dcb says; a driver that knows nothing of it (virtual functions, soft RoCE) is no fault."""
     answer = reader.query(("dcb", *words))
     if answer is ABSENT:
-        raise UnknownFact("dcb (package iproute2) is not installed, so the settings of RoCE cannot be told")
+        raise UnknownFact("dcb (package iproute2) is not installed, so the settings of RoCE are not known")
     done = require_known(answer, "dcb")
     if "not supported" in done.errors:
         return "not told"

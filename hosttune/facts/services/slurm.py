@@ -316,7 +316,7 @@ class _SlurmFiles:
         if mount is None:
             raise make_unknown(self.reader, f"no file system holds {path}")
         if mount.is_network:
-            raise UnknownFact(f"{path} (TmpFS) lies on the network, where its size is not asked")
+            raise UnknownFact(f"{path} (TmpFS) is on the network, where its size is not asked")
         return mount.total_bytes // _MIB
 
 

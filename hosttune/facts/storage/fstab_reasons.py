@@ -83,5 +83,5 @@ def _explain_stray(text: bytes, found: list[bytes], blank: str) -> tuple[str, st
         return f"{blank} is no blank", "type the blanks of this line anew"
     if place == 5:
         hint = "join options by commas, without blanks; put a comment on a line of its own"
-        return "text stands where the first number belongs", hint
-    return "text stands where the second number belongs", "end it with two plain numbers: 0 0"
+        return "text is where the first number belongs", hint
+    return "text is where the second number belongs", "end it with two plain numbers: 0 0"

@@ -39,7 +39,7 @@ class AptBlacklistWish(WishKind):
 
     kind = "apt-blacklist"
     fields: Mapping[str, FieldSpec] = {
-        "review_days": FieldSpec(int, required=True, help="Days after which somebody has to review it again"),
+        "review_days": FieldSpec(int, required=True, help="Days after which someone has to review it again"),
         "evidence": FieldSpec(list, help="Sentences for the report: what is held"),
         "updates": FieldSpec(list, help="What waits, each NAME INSTALLED -> NEW; the report adds its age"),
     }
@@ -107,7 +107,7 @@ def _review_finding(wish: Wish, proven: Finding, today: date, context: Context) 
     due = date.fromisoformat(written) + timedelta(days=int(wish.fields["review_days"]))
     if today <= due:
         return replace(proven, evidence=(*proven.evidence, f"reviewed on {written}, to be reviewed by {due}"))
-    hold = Hold(HoldKind.REFUSED, "somebody has to look at what waits")
+    hold = Hold(HoldKind.REFUSED, "someone has to look at what waits")
     todo = f"look at `apt list --upgradable`, upgrade what should be, then say so: sudo touch {quote(path)}"
     reason = f"what is held back was to be reviewed by {due} (last reviewed on {written})"
     return replace(proven, verdict=Verdict.DIFFERS, hold=hold, reason=reason, todo=todo)

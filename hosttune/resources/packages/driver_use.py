@@ -40,5 +40,5 @@ def as_of_now(change: Change, facts: Facts) -> Change:
     try:
         details = describe_disturbance(parse_versions(change.before), parse_versions(change.after), facts)
     except UnknownFact as unknown:
-        details = (f"whether a driver is loaded cannot be told ({unknown.reason})",)
+        details = (f"whether a driver is loaded is not known ({unknown.reason})",)
     return replace(change, disturbs=Disturbs.GPU_WORK, details=(*change.details, *details)) if details else change

@@ -121,7 +121,7 @@ class _DropinComparison(Comparison):
         reason = f"it is started with {self.option} ({origin})"
         if not standing[0].is_of_distribution:
             todo = f"if that was not meant, take the option out of {origin}, then: sudo systemctl daemon-reload"
-            return self._says(Verdict.ADVICE, reason, Hold(HoldKind.OWNED, f"whoever wrote {origin}"), todo=todo)
+            return self._says(Verdict.ADVICE, reason, Hold(HoldKind.OWNED, f"the author of {origin}"), todo=todo)
         if standing[0].is_read_after(self.path):
             line = "the same line without that option, below an empty ExecStart="
             order, owners = unit_order(f"system/{name}"), self.context.facts.file_owners

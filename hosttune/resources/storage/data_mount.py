@@ -317,7 +317,7 @@ class _DataMountComparison:
             self._check_entry(entry, device)
         other = next((e for e in fstab.entries if e is not entry and e.source.replace('"', "") in device.tags), None)
         if entry is None and fstab.manager:
-            raise _Obstacle(Hold(HoldKind.OWNED, f"whoever writes {PATH} ({fstab.manager})"), "add the line there")
+            raise _Obstacle(Hold(HoldKind.OWNED, f"the author of {PATH} ({fstab.manager})"), "add the line there")
         if other is not None and not {"bind", "rbind"} & set(other.options):
             raise _refuse(f"{PATH} line {other.line} mounts it at {other.target}", "leave one of the two")
         return entry
@@ -369,7 +369,7 @@ class _DataMountComparison:
         if not isinstance(names, tuple) or names:
             what = f"{target} is not empty ({', '.join(names[:3])}{' ...' if len(names) > 3 else ''})" \
                 if isinstance(names, tuple) else f"{target} cannot be looked into"  # fmt: skip
-            raise _refuse(what, "move what lies in it: it would be hidden below the mount")
+            raise _refuse(what, "move what is in it: it would be hidden below the mount")
 
     def _unit(self) -> str:
         name = unit_name(self.target)
@@ -419,7 +419,7 @@ class _DataMountComparison:
 
     def _change(self, kind: str, name: str, after: str, reason: str, details: tuple[str, ...] = ()) -> Change:
         needs_reload = kind == "fstab-line" and self.running and self.facts.host.has_systemd
-        reversible = "yes, while nobody uses it" if kind == "data-mount" else "yes"
+        reversible = "yes, while no one uses it" if kind == "data-mount" else "yes"
         return Change(
             Address(kind, name), Action.CREATE, ABSENT, after, self.wish.rule, self.context.risk,
             self.context.disturbs, Activation.NOW, reversible=reversible, reason=reason,

@@ -168,7 +168,7 @@ def _ending_remarks(document: FstabText) -> Iterator[Remark]:
             yield Remark(where, RemarkLevel.NOTE, "cr-lf", why, todo)
     last = document.lines[-1] if document.lines else None
     if last and not last.ending:
-        why = "the last line has no line end: what somebody appends with >> is glued to it"
+        why = "the last line has no line end: what someone appends with >> is glued to it"
         yield Remark(last.number, RemarkLevel.NOTE, "no-final-newline", why, "end it with a line feed")
 
 
@@ -361,7 +361,7 @@ def _source_remarks(number: int, fields: Fields, options: _Options) -> Iterator[
             why = f"{source} can be another array after the next boot: mdadm counts down from 127 without mdadm.conf"
         yield Remark(number, RemarkLevel.WARNING, "kernel-name", why, f"name it by UUID: blkid -s UUID {source}")
     elif options.fstype in _MADE and fields.target != b"/" and _A_DISK.fullmatch(fields.source):
-        why = f"{options.fstype} lies on no disk, yet a boot waits for {source}, and mounts it only if that is there"
+        why = f"{options.fstype} is on no disk, yet a boot waits for {source}, and mounts it only if that is there"
         yield Remark(number, RemarkLevel.WARNING, "needless-disk", why, f"write {options.fstype} as the first field")
 
 

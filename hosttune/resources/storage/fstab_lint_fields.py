@@ -73,10 +73,10 @@ def _find_shifted(source: str, target: str, fstype: str, options: str) -> Iterat
             "blank-in-name", f"the blank in `{cut.replace(ESCAPED, ' ')}` cuts it in two", f"write it as {cut}"
         )
     elif fstype.startswith("/") and source.startswith(("/dev/", "UUID=", "LABEL=", "PART", "//")):
-        yield FieldFault("shifted", f"`{fstype}` is a path, and stands where the type belongs",
+        yield FieldFault("shifted", f"`{fstype}` is a path, and is where the type belongs",
                     "write the fields as: SOURCE TARGET TYPE OPTIONS 0 0")  # fmt: skip
     elif source.startswith("/") and not source.startswith("/dev/") and _is_device(target) and fstype in ON_DISK:
-        yield FieldFault("swapped", f"`{target}` is a device, and stands where the folder belongs",
+        yield FieldFault("swapped", f"`{target}` is a device, and is where the folder belongs",
                     f"write {target} first, then {source}")  # fmt: skip
     elif target.startswith("/") and not is_known(fstype) and _is_option(fstype) and not _is_list(fstype):
         if is_known(options):
@@ -87,12 +87,10 @@ def _find_shifted(source: str, target: str, fstype: str, options: str) -> Iterat
             inside = next((word for word in words if is_known(word) and word not in _ALSO_OPTIONS), "")
             rest = ",".join(word for word in words if word != inside)
             meant = inside or ("cifs" if source.startswith("//") else "")
-            yield FieldFault("shifted", f"`{fstype}` is an option, and stands where the type belongs",
+            yield FieldFault("shifted", f"`{fstype}` is an option, and is where the type belongs",
                         f"write `{meant} {rest}`" if meant else "write the type in front of it")  # fmt: skip
     elif target.startswith("/") and fstype.isdigit():
-        yield FieldFault(
-            "shifted", f"`{fstype}` stands where the type belongs", "write type and options in front of it"
-        )
+        yield FieldFault("shifted", f"`{fstype}` is where the type belongs", "write type and options in front of it")
 
 
 def _is_option(word: str) -> bool:
@@ -107,7 +105,7 @@ def _is_device(text: str) -> bool:
 def type_faults(fstype: str, options: str, words: tuple[str, ...]) -> Iterator[FieldFault]:
     """What is wrong with the type, by itself and with its options."""
     if options.isdigit() and fstype not in ("swap", *NO_TYPE):
-        yield FieldFault("no-options", f"`{options}` stands where the options belong, and {fstype} has no such option",
+        yield FieldFault("no-options", f"`{options}` is where the options belong, and {fstype} has no such option",
                     f"write `defaults` in front of it: {fstype} defaults {options}")  # fmt: skip
     if fstype in NO_TYPE and not (MOVES | PROPAGATION).intersection(words):
         need = "bind" if fstype in ("none", "move") else fstype
@@ -173,7 +171,7 @@ def _source_faults(source: str, fstype: str) -> Iterator[FieldFault]:
         return
     mark = _NOT_TAG.fullmatch(source)
     if mark and fstype in ON_DISK | {"auto", "swap"}:
-        yield FieldFault("no-tag", f"`{source}` is no tag: an = stands between {mark[1]} and its value",
+        yield FieldFault("no-tag", f"`{source}` is no tag: an = belongs between {mark[1]} and its value",
                     f"write {mark[1].upper()}={mark[2]}")  # fmt: skip
         return
     tag = _TAG.fullmatch(source)

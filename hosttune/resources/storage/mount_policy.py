@@ -230,7 +230,7 @@ def _find_owner(view: View) -> tuple[Hold, str]:
         return Hold(HoldKind.OWNED, f"an explicit `{decided[0]}` in {view.place}"), todo
     if view.live == "strictatime":
         todo = f"ask who did it; to undo it: sudo {remount(view.target, 'relatime')}"
-        return Hold(HoldKind.OWNED, f"somebody who mounted {view.target} strictatime by hand"), todo
+        return Hold(HoldKind.OWNED, f"someone who mounted {view.target} strictatime by hand"), todo
     return Hold(), ""
 
 

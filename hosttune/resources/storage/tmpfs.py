@@ -210,7 +210,7 @@ class _TmpfsComparison:
         if self.facts.fstab.refusal:
             return self._make_refused(self.facts.fstab.refusal, self.facts.fstab.way_out)
         if manager := self.facts.fstab.manager:
-            return self._make_held(Hold(HoldKind.OWNED, f"whoever writes {PATH} ({manager})"), "add the line there")
+            return self._make_held(Hold(HoldKind.OWNED, f"the author of {PATH} ({manager})"), "add the line there")
         if misread := self._misread():
             return self._make_refused(misread.refusal, misread.way_out)
         line = _line_text(self.wish, self.size, self.facts.fstab.separator)
