@@ -154,7 +154,7 @@ SAID = {
     "kernel-cmdline": "+mitigations=off",
     "limits-shm": "/dev/shm holds 0.05 GiB",
     "limits-tasks": "nearly no further task can be started in ssh.service (1 of 1)",
-    "memory-missing": "the kernel has put 4 KiB out of use",
+    "memory-missing": "the kernel has put 4 KiB of memory out of use",
     "memory-overcommit": "vm.overcommit_memory is 2",
     "memory-pressure": "the kernel killed 1 process for want of memory",
     "memory-reserved": "vm.watermark_scale_factor 500 keeps about 0.1 GiB free",
