@@ -94,12 +94,24 @@ def choose(facts: Facts, params: Mapping[str, Any]) -> DriverStates:
             unknown.setdefault(missing.reason, []).append(name)
     if looks is _PROVEN_STATES and not found:
         raise UnknownFact(next(iter(unknown)))
-    for reason, names in unknown.items():  # after what is known: one reason, one line
-        found.append(DriverState(f"whether: {', '.join(names)}", make_unread(reason), f"not known: {reason}", ""))
+    found += _make_unknown_states(unknown, found, facts)  # after what is known
     found = _whole_first(found, facts)
     ranked = tuple(sorted(_boots_last(found), key=lambda state: not state.is_dead))  # in the order of STATES otherwise
     states = _with_apt(ranked, facts)
     return DriverStates(states or (elsewhere if isinstance(elsewhere, DriverState) else _make_current_state(facts),))
+
+
+def _make_unknown_states(
+    unknown: Mapping[str, list[str]], found: Iterable[DriverState], facts: Facts
+) -> list[DriverState]:
+    """One reason, one line. A mismatch that nvidia-smi says is a fault already, whatever else is not known of it."""
+    is_said = any(one.name == _REFUSES for one in found) and attempt(lambda: facts.nvidia.refusal) == "mismatch"
+    left = {why: [name for name in names if not is_said or name != "mismatch"] for why, names in unknown.items()}
+    return [
+        DriverState(f"whether: {', '.join(names)}", make_unread(why), f"not known: {why}", "")
+        for why, names in left.items()
+        if names
+    ]
 
 
 def before_boot(facts: Facts) -> DriverState | None:
@@ -424,4 +436,5 @@ _CONTAINED_STATES = {
     )
 }
 # What no other way to a driver excuses: no matter what brings it, the GPU does not compute now.
-_PROVEN_STATES = {name: STATES[name] for name in ("nouveau", "nvidia-smi refuses")}
+_REFUSES = "nvidia-smi refuses"
+_PROVEN_STATES = {name: STATES[name] for name in ("nouveau", _REFUSES)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
+from hosttune.facts.gpu.gpu_errors import read_table
 from hosttune.host.masking.cleaned import clean
 from hosttune.host.support.bug_report import BugReport
 from hosttune.views.terminal import join_words, say_count
@@ -55,10 +56,16 @@ def source_lines(report: BugReport | SosReport, file: str, now: float) -> Iterat
         names = _name_some(report.doubled)
         yield f"it has these twice, so that neither counts, because a user can have written one: {names}"
     if report.logged_xids:
-        most = sorted(report.logged_xids.items())
+        most = sorted(report.logged_xids.items(), key=_weigh_xid)
         named = [f"Xid {number} ({say_count(count, 'line')})" for number, count in most[:_MOST_NAMED]]
         more = [f"{len(most) - _MOST_NAMED} more"] if len(most) > _MOST_NAMED else []
         yield f"other logs there name {join_words([*named, *more])}: no proof, as any user there can write such lines"
+
+
+def _weigh_xid(counted: tuple[int, int]) -> tuple[bool, int]:
+    """Faults of a GPU before what programs do, so that the few that are named are those that matter."""
+    row = read_table().rows.get(("xid", counted[0]))
+    return row is None or row.weight != "fault", counted[0]
 
 
 def _sos_lines(report: SosReport) -> Iterator[str]:

@@ -14,6 +14,7 @@ import pytest
 from hosttune.actions.examine import examine, examine_everything
 from hosttune.actions.health import ask, health_rules
 from hosttune.actions.record.record import take_record
+from hosttune.choices.driver_state import choose
 from hosttune.engine.policy.policy import Policy
 from hosttune.engine.rules.catalog import builtin_catalog
 from hosttune.errors import BadInput
@@ -163,6 +164,30 @@ def test_old_errors_in_logs_are_named_and_accuse_nothing():
     assert (
         said(content)[-1] == "other logs there name Xid 79 (1 line): no proof, as any user there can write such lines"
     )
+
+
+def test_faults_are_named_before_errors_of_programs():
+    lines = [
+        f"Nov  1 10:00:00 gpu7 kernel: NVRM: Xid (PCI:0000:65:00): {one}, pid=1, x\n" for one in (13, 31, 43, 45, 62)
+    ]
+    logs = "Scanning kernel log files for NVIDIA kernel messages:\n\n  /var/log/kern.log:\n" + "".join(lines)
+    line = said(report(more=f"\n{logs}"))[-1]
+    assert line.startswith("other logs there name Xid 62 (1 line), Xid 13 (1 line)")
+    assert "and 1 more" in line
+
+
+def test_mismatch_that_nvidia_smi_says_is_not_also_unknown():
+    """Which version the next boot loads is not in a report, so that a reboot is a condition."""
+    states = choose(Facts(reader(report(smi="Failed to initialize NVML: Driver/library version mismatch"))), {}).states
+    [fault] = [one for one in states if not one.name.startswith("whether")]
+    assert (fault.name, "version mismatch" in fault.evidence) == ("nvidia-smi refuses", True)
+    assert fault.way_out.splitlines()[1:] == [
+        "see which version the next boot loads: modinfo -F version nvidia",
+        "if it is that of the libraries, drain the host and reboot; else a reboot does not fix this",
+    ]
+    unknown = ", ".join(one.name for one in states if one is not fault)
+    assert "stale module" in unknown
+    assert "mismatch" not in unknown
 
 
 def test_what_a_report_is_stands_before_the_answer():

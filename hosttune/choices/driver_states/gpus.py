@@ -302,6 +302,13 @@ def without_room(facts: Facts) -> StateText | None:
     )
 
 
+_LIKE_LIBRARIES = (
+    f"see the version of the libraries, which the driver calls the client: {KERNEL_LOG}\n"
+    "see which version the next boot loads: modinfo -F version nvidia\n"
+    f"if it is that of the libraries, {REBOOT}; else a reboot does not fix this"
+)
+
+
 def tell_of_refusal(facts: Facts) -> StateText | None:
     """nvidia-smi says no, or nothing at all, and nothing above says why."""
     if not facts.driver.is_loaded:
@@ -330,6 +337,8 @@ def tell_of_refusal(facts: Facts) -> StateText | None:
         return None
     if facts.nvidia.smi == "hangs":
         return _tell_of_hanging(facts, facts.nvidia.problem)
+    if facts.nvidia.refusal == "mismatch":  # of versions that are not known here: else `mismatch` or `stale module`
+        return facts.nvidia.problem, _LIKE_LIBRARIES
     return facts.nvidia.problem, f"see why: {KERNEL_LOG}\nif that does not say, {RUN_REPORT}: sudo nvidia-bug-report.sh"
 
 
