@@ -59,7 +59,8 @@ def test_request_is_answered_as_the_words_are(told, command, look, status):
     assert (asked[0], bool(asked[1])) == (status, status < 2)
 
 
-def test_parameters_beside_the_look_are_taken_by_their_names(told):
+def test_parameters_beside_the_look_are_taken_by_their_names(told, monkeypatch):
+    monkeypatch.setattr("hosttune.cli.common.spell_program", lambda: "hosttune")
     look = {"host": [H100]}
     asked = told(answer, {"command": "apply", "look": look, "expect": "0" * 64})
     assert asked == told(app.run, words("apply", look, "--expect", "0" * 64))

@@ -77,7 +77,7 @@ def test_vgpu_is_offered_nothing_of_the_distribution():
     device = "/sys/bus/pci/devices/0001:00:00.0"
     (row,) = table_of("a100-cloud-vm", {f"{device}/device": "0x2236\n", f"{device}/subsystem_device": "0x14bb\n"}).rows
     assert row.title == "1 x vGPU of NVIDIA A10"
-    assert row.available.startswith("none: the GRID driver")
+    assert row.available.startswith("none: only the GRID driver")
     assert "which takes it for a whole card" in row.recommended
 
 

@@ -101,7 +101,7 @@ class DeviceLog(Fact):
     """What does not count as over. Raises UnknownFact if nothing is found and lines of the last day may be missing."""
 
     reset_drives: tuple[ResetDrive, ...]
-    given_up: Mapping[str, str]  # by name the NVMe controllers that the driver took out of use in this boot: nvme1, why
+    given_up: tuple[str, ...]  # NVMe controllers that the driver took out of use in this boot, and why: nvme1 (WORDS)
     amd_faults: Mapping[
         str, str
     ]  # by slot why a GPU of AMD's does not compute, since the driver or a reset worked last
@@ -251,7 +251,7 @@ def resets_in(named: Iterable[tuple[float | None, str, bool]]) -> tuple[ResetDri
     return tuple(ResetDrive(name, resets) for name, resets in sorted(found.items()))
 
 
-def given_up_in(texts: Iterable[str]) -> Mapping[str, str]:
+def given_up_in(texts: Iterable[str]) -> tuple[str, ...]:
     """The NVMe controllers of which the last line is that the driver gave them up: none that was set up since."""
     found: dict[str, str] = {}
     for text in texts:
@@ -259,7 +259,7 @@ def given_up_in(texts: Iterable[str]) -> Mapping[str, str]:
             found[match[1]] = match[3]
         elif match and match[2]:
             found.pop(match[1], None)
-    return found
+    return tuple(f"{name} ({words})" for name, words in found.items())
 
 
 def amd_faults_in(texts: Iterable[str]) -> Mapping[str, str]:
