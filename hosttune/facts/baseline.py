@@ -17,9 +17,10 @@ from hosttune.codec import make_document as headed
 from hosttune.errors import BadInput
 from hosttune.facts.base import Fact, UnknownFact, attempt, known_part, lazy, make_shared
 from hosttune.facts.counted import GPUS, Counter, Part, list_counters, list_parts, why_uncounted
-from hosttune.facts.reading import day_of, read_text
+from hosttune.facts.reading import day_of, require_sure
 from hosttune.frozen import frozen
-from hosttune.values import ABSENT, Unreadable
+from hosttune.host.reading.tree import read_own
+from hosttune.values import Unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -168,11 +169,11 @@ def parse(content: str) -> Learned:
 
 
 def _read(reader: Reader) -> Learned | None:
-    content = read_text(reader, PATH)
-    if content is ABSENT:
+    content = require_sure(read_own(reader, PATH))
+    if not isinstance(content, bytes):
         return None
     try:
-        return parse(str(content))
+        return parse(content.decode("utf-8", "replace"))
     except ValueError as error:
         raise UnknownFact(f"{PATH}: {error}") from None
 

@@ -1,6 +1,7 @@
 """What was learned of a healthy host, held against what it is now."""
 
 import json
+import os
 from dataclasses import replace
 
 import pytest
@@ -8,6 +9,9 @@ import pytest
 from hosttune.facts import Facts, UnknownFact
 from hosttune.facts.base import known_items
 from hosttune.facts.baseline import PATH, learn_baseline, parse, write_learned
+from hosttune.facts.kernel.after_boot import PATH as BEFORE_BOOT
+from hosttune.facts.kernel.after_boot import kept_before
+from hosttune.host.reading.rooted import RootReader
 from hosttune.host.record.record import RecordReader
 from tests.hosts.built import HOSTS, reader
 
@@ -140,3 +144,17 @@ def test_broken_file_is_unknown_and_says_how_to_mend_it(content, says):
         baseline.lost  # noqa: B018 - touching it raises
     assert PATH in caught.value.reason
     assert "sudo hosttune health --learn" in caught.value.reason
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives files to another user")
+@pytest.mark.parametrize("read", [lambda tree: Facts(tree).baseline.learned_on, kept_before])
+@pytest.mark.parametrize("owner", ["file", "folder"])
+def test_root_follows_no_state_that_a_user_owns(tmp_path, read, owner, monkeypatch):
+    monkeypatch.setattr(RootReader, "persistent_only", False)
+    for path in (PATH, BEFORE_BOOT):
+        file = tmp_path / path[1:]
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("{}")
+        os.chown(file if owner == "file" else file.parent, 1001, 1001)
+    with pytest.raises(UnknownFact, match="root does not follow"):
+        read(RootReader(str(tmp_path)))

@@ -421,7 +421,7 @@ def test_only_root_learns_and_only_of_a_healthy_host(capsys, monkeypatch):
     words = ["health", "--learn", "--host", str(HOSTS / "h100-8x-2socket.json")]
     monkeypatch.setattr("hosttune.host.reading.live.LiveReader.is_privileged", False)
     assert app.run(words) == 2
-    assert f"hosttune health --learn --host {words[-1]}\n" in capsys.readouterr().err
+    assert f" health --learn --host {words[-1]}\n" in capsys.readouterr().err
     monkeypatch.setattr("hosttune.host.reading.live.LiveReader.is_privileged", True)
     monkeypatch.setattr("hosttune.cli.health._look_at_health", lambda *_, **__: (judge([DEAD]), None))
     assert app.run(words) == 2

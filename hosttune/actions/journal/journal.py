@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from hosttune.actions.journal.lines import CONFIRM, HEADER, JournalStep, Run, StepId, parse_run
 from hosttune.codec import FORMAT_VERSION, change_to_json
-from hosttune.engine.rules.trusted import read_own
 from hosttune.errors import HalfWay, HosttuneError, Refused
 from hosttune.frozen import frozen
+from hosttune.host.reading.tree import read_own
 from hosttune.quoting import quote
 from hosttune.resources import address_kinds, kind_of, locate_address
 from hosttune.resources.base import Applied

@@ -13,11 +13,11 @@ from hosttune.actions.journal.journal import boot_id
 from hosttune.actions.trial import clock as trial_clock
 from hosttune.actions.trial import guard as trial_guard
 from hosttune.codec import dump_json, make_document, read_document
-from hosttune.engine.rules.trusted import read_own
 from hosttune.errors import Refused
 from hosttune.facts.base import UnknownFact
 from hosttune.frozen import frozen
 from hosttune.host.door import Completed
+from hosttune.host.reading.tree import read_own
 from hosttune.numbers import parse_digits
 from hosttune.quoting import quote
 from hosttune.regex import regex

@@ -47,7 +47,7 @@ from hosttune.actions.trial.state import (
 from hosttune.actions.undo import plan_undo, undo
 from hosttune.engine.decide.plan import digest, stage
 from hosttune.engine.decide.trial import TrialPart, TrialPlan, plan_trial
-from hosttune.engine.rules.trusted import read_own, strange_program
+from hosttune.engine.rules.trusted import strange_program
 from hosttune.engine.trial_terms import LAST_S, span_text
 from hosttune.errors import HosttuneError, Refused
 from hosttune.facts import Facts
@@ -59,6 +59,7 @@ from hosttune.frozen import frozen
 from hosttune.host.console import find_archive, load_bytes, starting_words
 from hosttune.host.door import Stat
 from hosttune.host.masking.cleaned import Cleaned, clean
+from hosttune.host.reading.tree import read_own
 from hosttune.quoting import quote
 from hosttune.resources import describe_place
 from hosttune.values import ABSENT, Action, Activation, Confirmer, FileValue, Phase, Plan, Receipt, Unreadable

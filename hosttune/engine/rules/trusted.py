@@ -12,7 +12,6 @@ from hosttune.values import ABSENT, Unreadable
 if TYPE_CHECKING:
     from hosttune.host.door import Reader
     from hosttune.host.reading.tree import Stranger
-    from hosttune.values import Answer
 
 
 HOME = "/etc/hosttune"
@@ -34,8 +33,10 @@ def read_trusted(
 
         reader, path = LiveReader(), os.path.abspath(path)  # noqa: PTH100 - a path of the person who typed it
         _require_answer(path)
+    from hosttune.host.reading.tree import find_strangers
+
     name = path_on(reader, path)
-    data, strangers = _read(reader, path)
+    data, strangers = find_strangers(reader, path)
     if data is ABSENT and not is_required:
         return name, None
     if not isinstance(data, bytes):
@@ -51,19 +52,13 @@ def read_trusted(
         raise HosttuneError(f"{name}:{line}: is not UTF-8 text") from error
 
 
-def read_own(reader: Reader, path: str) -> Answer[bytes]:
-    """A file that hosttune wrote for itself. With root's rights, one that someone else could have written is not
-    followed: of an image, whose top folder may belong to a user, another folder can be there by now.
-    """
-    data, strangers = _read(reader, path)
-    return Unreadable(f"root does not follow {path}, because {strangers[0]}") if strangers else data
-
-
 def stranger_of(reader: Reader, path: str) -> str:
     """Who besides root could have written this file, or a folder above it, in a phrase; nothing where no one could, or
     where no one acts as root on it.
     """
-    return str(next(iter(_read(reader, path)[1]), ""))
+    from hosttune.host.reading.tree import find_strangers
+
+    return str(next(iter(find_strangers(reader, path)[1]), ""))
 
 
 def strange_program(reader: Reader, carried: str) -> str:
@@ -121,12 +116,3 @@ def _way_out(reader: Reader, path: str, strangers: tuple[Stranger, ...], home: s
         spoilt = " ".join(quoting.quote(path_on(reader, one.path)) for one in strangers)
         return f"look at what it says, then: sudo chown -h root: {spoilt}; sudo chmod go-w {spoilt}"
     return f"put a file of root's in place of the link: sudo install -m 644 FILE {name}"
-
-
-def _read(reader: Reader, path: str) -> tuple[Answer[bytes], tuple[Stranger, ...]]:
-    """The file, and where others than root could have written it, where root is about to follow it."""
-    from hosttune.host.reading.tree import FileTree
-
-    if isinstance(reader, FileTree) and reader.is_privileged:
-        return reader.read_guarded(path)
-    return reader.read(path), ()

@@ -19,6 +19,7 @@ from hosttune.facts.losses import Aspect, HostStanding, Loss, Sign, Unseen, find
 from hosttune.facts.reading import read_line, require_known, require_sure
 from hosttune.frozen import frozen
 from hosttune.host.door import Completed
+from hosttune.host.reading.tree import read_own
 from hosttune.regex import regex
 from hosttune.values import ABSENT
 
@@ -77,7 +78,7 @@ def kept_before(reader: Reader) -> KeptStanding | None:
     """How the host was before this boot; None if nothing was kept, or not recently, or not in the boot before this."""
     if reader.persistent_only:
         return None
-    content = require_sure(reader.read(PATH))
+    content = require_sure(read_own(reader, PATH))
     if content is ABSENT:
         return None
     try:

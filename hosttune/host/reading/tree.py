@@ -10,7 +10,7 @@ import struct
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from hosttune.errors import Refused
 from hosttune.host.door import Completed, FileType, Space, Stat, Usage
@@ -22,6 +22,9 @@ from hosttune.host.reading.paths import ResolvedPath, is_plain, open_place, open
 from hosttune.lines import LineNumbers
 from hosttune.regex import regex
 from hosttune.values import ABSENT, Absent, Answer, TooLong, Unreadable
+
+if TYPE_CHECKING:
+    from hosttune.host.door import Reader
 
 LIMIT = 64 << 20  # the largest file that `read` returns, in bytes
 OTHERS_LIMIT = 1 << 20  # and of the running host the largest one that others own or can write
@@ -450,3 +453,18 @@ def _require_rights(found: ResolvedPath, path: str) -> None:
 
 def _not_a_path(path: str) -> Unreadable:
     return Unreadable(f"not an absolute path: {path!r}")
+
+
+def read_own(reader: Reader, path: str) -> Answer[bytes]:
+    """A file that hosttune wrote for itself. With root's rights, one that someone else could have written is not
+    followed: of an image, whose top folder may belong to a user, another folder can be there by now.
+    """
+    data, strangers = find_strangers(reader, path)
+    return Unreadable(f"root does not follow {path}, because {strangers[0]}") if strangers else data
+
+
+def find_strangers(reader: Reader, path: str) -> tuple[Answer[bytes], tuple[Stranger, ...]]:
+    """The file, and where others than root could have written it, where root is about to follow it."""
+    if isinstance(reader, FileTree) and reader.is_privileged:
+        return reader.read_guarded(path)
+    return reader.read(path), ()
