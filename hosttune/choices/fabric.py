@@ -35,6 +35,7 @@ class Fabric(Fact):
     refused: str = ""  # why it cannot be started as things are; empty where it can
     todo: str = ""  # the command that a person types then
     evidence: tuple[str, ...] = ()
+    look_first: str = ""  # what a person reads before it is started again: why it failed; empty where it did not
     way_in: str = ""  # what a person does about a GPU that is not in its fabric, in every kind of setup
     way_to_links: str = ""  # what a person does about NVLinks of a board that are down or slow
     way_to_wait: str = ""  # the same about a GPU that the fabric has not taken in yet
@@ -49,15 +50,18 @@ def choose(facts: Facts, params: Mapping[str, Any]) -> Fabric:  # noqa: ARG001 -
     if not count:
         seen = "the NVSwitches of HGX B200 and newer do not show on the PCI bus; that they are here is told by the GPUs"
     evidence = (seen, *(f"{name} {version} is installed" for name, version in list_managers(facts).items()))
+    refused, todo = _find_obstacle(facts)
+    look_first = ""
     if facts.units[SERVICE].active_state == "failed":
         evidence = (*evidence, f"it failed: {LOG} say why")
-    refused, todo = _find_obstacle(facts)
+        look_first = f"see why it failed: {LOG}\nsolve that, then start it again: sudo systemctl restart {SERVICE}"
     return Fabric(
         is_needed=True,
         reason="",
         refused=refused,
         todo=todo,
         evidence=evidence,
+        look_first=look_first,
         **_list_ways(facts, is_run_here=True),
     )
 

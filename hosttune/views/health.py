@@ -51,12 +51,17 @@ def health_text(health: NodeHealth, page: Page, titles: Mapping[str, str], gpus:
     head += [Say(reach)] if (reach := reach_text(health.asked)) else []
     head += [Table(("GPU", "model", "verdict"), rows)] if (rows := tuple(_gpu_rows(health, gpus, nothing))) else []
     sections = []
+    said = () if page.is_whole else tuple(point for point in health.points if _is_said(point, health.points))
     for fitness in reversed(Fitness):
-        if own := [point for point in health.points if point.fitness is fitness]:
+        if own := [point for point in health.points if point.fitness is fitness and point not in said]:
             title = FITNESS[fitness.value].heading
             sections.append(
                 Section(title, _make_blocks(own, page), _STYLES[fitness], str(len({point.rule for point in own})))
             )
+    if said:
+        rules = join_words(list(dict.fromkeys(clean(point.rule) for point in said)))
+        again = Say(f"For a reason that is named above these could not be checked: {rules}", is_hanging=True)
+        sections[-1] = replace(sections[-1], blocks=(*sections[-1].blocks, again))
     if page.is_verbose and (fine := health.fine):
         items = tuple(Item(clean(name), clean(titles.get(name, "")), look="strong") for name in fine)
         title = "Asked, and nothing against work"
@@ -72,6 +77,15 @@ def _gpu_rows(health: NodeHealth, gpus: Mapping[str, str], nothing: str) -> Iter
         rules = dict.fromkeys(point.rule for point in own if point.fitness is own[0].fitness)
         verdict = f"{FITNESS[own[0].fitness.value].verdict}: {join_words(list(rules))}" if own else nothing
         yield clean(slot), clean(gpus[slot]), clean(verdict if health.points else FITNESS[health.fitness.value].verdict)
+
+
+def _is_said(point: HealthPoint, points: tuple[HealthPoint, ...]) -> bool:
+    """It is only unknown, for a reason that a fault or a weakness of the same thing names already."""
+    return point.fitness is Fitness.UNKNOWN and any(
+        one.subject == point.subject and point.reason in one.reason
+        for one in points
+        if one.fitness is not Fitness.UNKNOWN
+    )
 
 
 def _make_blocks(points: list[HealthPoint], page: Page) -> tuple[Block, ...]:

@@ -449,3 +449,15 @@ def test_mig_devices_are_not_told_by_an_older_record_nor_in_a_guest_nor_where_th
 def test_mig_devices_that_are_asked_for_and_not_told_are_unknown_and_not_none(said, why):
     with pytest.raises(UnknownFact, match=why):
         _ = health_of(MIG | {LIST: said}).gpus[0].mig_devices
+
+
+def test_word_of_an_error_in_the_status_of_the_fabric_is_no_doubt_about_the_gpu():
+    new = {"/sys/module/nvidia/version": "580.126.20\n", "/proc/driver/nvidia/version": "x"}
+
+    def of(**said):
+        return health_of({QUERIES[0]: smi_row(FIELDS[0], LINE, **said)}, **new).gpus[0]
+
+    assert of(fabric_status="Insufficient Resources").breakdown == ""  # gpu-nvlink reports it
+    assert "requires reset" in of(fabric_status="[GPU requires reset]").breakdown
+    with pytest.raises(UnknownFact, match=r"power\.draw"):
+        _ = of(fabric_status="Insufficient Resources", power_draw="Insufficient Resources").breakdown

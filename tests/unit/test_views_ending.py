@@ -168,3 +168,17 @@ def test_health_says_once_what_holds_for_several_gpus_and_steps_once():
     assert said.count("sudo nvidia-smi --gpu-reset") == 1
     assert "do: as for gpu-driver-health" in said
     assert said.endswith("Exit status 1: NOT FIT.\n")
+
+
+def test_health_names_the_rules_that_a_fault_keeps_from_looking_without_its_sentence():
+    fault = HealthPoint(Fitness.UNFIT, "gpu-errors", "0000:1b:00.0", "it has fallen off the bus (Xid 79)", "reboot")
+    again = [
+        replace(fault, fitness=Fitness.UNKNOWN, rule=rule, todo="")
+        for rule in ("gpu-modes", "gpu-throttle", "gpu-bar1")
+    ]
+    others = (replace(again[2], subject="0000:43:00.0"), replace(again[2], rule="gpu-nvlink", reason="no answer"))
+    health = NodeHealth(Fitness.UNFIT, (fault, *again[:2], *others), ("gpu-errors",))
+    said = health_text(health, Page(screen=Screen(200)), {}, {})
+    assert said.count("it has fallen off the bus (Xid 79)") == 2  # the fault, and another GPU of which nothing is known
+    assert "these could not be checked: gpu-modes and gpu-throttle" in said
+    assert "no answer" in said

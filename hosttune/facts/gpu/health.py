@@ -31,6 +31,7 @@ from hosttune.facts.gpu.health_smi import (
     CORRECTED_FIELDS,
     DETAILS,
     FABRIC_STATE,
+    FABRIC_STATUS,
     FAILURE,
     FEW,
     INFOROM,
@@ -441,9 +442,9 @@ class _Sources:
         of = {spelled: f"{spelled} of {', '.join(names)}" for spelled, names in words.items()}
         if broken := [phrase for spelled, phrase in of.items() if word_of(spelled) in BROKEN]:
             return f"nvidia-smi says {'; '.join(broken)}"
-        if of:
-            raise UnknownFact(f"nvidia-smi says {'; '.join(of.values())}")
-        return ""
+        if unclear := [of[spelled] for spelled, names in words.items() if names != (FABRIC_STATUS,)]:
+            raise UnknownFact(f"nvidia-smi says {'; '.join(unclear)}")
+        return ""  # why a GPU could not join its fabric is a word of an error in that field, and of the fabric
 
     def list_repairs(self, slot: str) -> tuple[str, ...]:
         found = self.repairs()

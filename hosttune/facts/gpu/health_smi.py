@@ -36,6 +36,7 @@ RECOVERY = "gpu_recovery_action"
 SRAM_OVER = "ecc.errors.uncorrected.aggregate.sram.thresholdExceeded"
 INFOROM = "inforom.checksum_validation"
 FABRIC_STATE = "fabric.state"
+FABRIC_STATUS = "fabric.status"
 _FABRIC = {
     name: f"fabric.{name}"
     for name in (
