@@ -35,6 +35,11 @@ class WatchedProcess:
         """It runs, sleeps or is stopped; not one that has ended and waits to be waited for."""
         return self.counters is not None and self.counters.stat.state not in "ZX"
 
+    @property
+    def shows_its_program(self) -> bool:
+        """Another program would show by its stack, which this user may see: `look` then reads the words anew."""
+        return self.counters is not None and self.counters.stat.stack > 0
+
     def look(self) -> bool:
         """Read its counters; False once it is gone, and its number free for another."""
         content = self._stat.read()
