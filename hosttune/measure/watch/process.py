@@ -37,8 +37,9 @@ class WatchedProcess:
 
     @property
     def shows_its_program(self) -> bool:
-        """Another program would show by its stack, which this user may see: `look` then reads the words anew."""
-        return self.counters is not None and self.counters.stat.stack > 0
+        """Its words are known, and another program would show by its stack, which this user may see: `look` reads them
+        anew then."""
+        return self.command != b"" and self.counters is not None and self.counters.stat.stack > 0
 
     def look(self) -> bool:
         """Read its counters; False once it is gone, and its number free for another."""
