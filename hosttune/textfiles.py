@@ -56,18 +56,21 @@ def checkout_text(name: str) -> str | None:
 
 
 def rule_page(rule: str) -> str:
-    """The URL of the page about a built-in rule; empty where there is none. HOSTTUNE_DOCS_URL names a site that
+    """The URL of the page about a built-in rule; empty where there is none."""
+    return docs_page(f"reference/rules/{rule}") if _PLAIN_NAME.fullmatch(rule) else ""
+
+
+def docs_page(name: str) -> str:
+    """The URL of a page of the docs; empty where there is none. HOSTTUNE_DOCS_URL names a site that
     `./run docs --build` made; without it, it is a file of this checkout or of the Debian package.
     """
     from pathlib import Path
 
-    if not _PLAIN_NAME.fullmatch(rule):
-        return ""
     site = os.environ.get("HOSTTUNE_DOCS_URL", "")
     if site.startswith(("https://", "http://")):
-        return f"{site.rstrip('/')}/reference/rules/{rule}/"
+        return f"{site.rstrip('/')}/{name}/"
     package = Path(__file__).resolve().parent
-    page = f"reference/rules/{rule}.md"
+    page = f"{name}.md"
     for file in (package.parent / "docs" / page, Path("/usr/share/doc/hosttune") / f"{page}.gz"):
         if file.is_file():
             return file.as_uri()

@@ -230,6 +230,16 @@ ADVICE: Mapping[str, Advice] = MappingProxyType({
         "other processes hold memory on the job's GPUs, and whose kernels ran is not known: give the job a GPU of its "
         "own (CUDA_VISIBLE_DEVICES, the scheduler), or watch it while they rest",
     ),
+    "gpu-leftover": Advice(
+        "what has ended still holds memory there: its loader workers may go on (ps -ef shows their command with parent "
+        "1; sudo fuser -v /dev/nvidia* shows who has the GPUs open). End those that are yours; if none is there, the "
+        "administrator drains the node and reboots",
+    ),
+    "gpu-unused": Advice(
+        "the GPU did nothing in all this time. If the program should compute on it: does python3 -c 'import torch; "
+        "print(torch.version.cuda, torch.cuda.is_available())' print a version and True, is CUDA_VISIBLE_DEVICES "
+        "right, and does its log say cpu?",
+    ),
     "power-cap": Advice(
         "the machine caps the GPU's power, not its own limit: look at the power cap of the BMC (ipmitool dcmi power "
         "get_limit; iDRAC, Redfish), at failed power supplies (ipmitool sdr type 'Power Supply'), and at its cables",

@@ -14,6 +14,7 @@ from hosttune.measure.advice import ADVICE
 from hosttune.measure.gpu.reasons import HELD_BACK, POWER_CAP
 from hosttune.measure.views.watch import GUIDE, watch_text
 from hosttune.measure.views.watch_words import MEANINGS, list_evidence, make_headline
+from hosttune.measure.watch.others import GONE
 from hosttune.measure.watch.programs import (
     ThreadPool,
     Workload,
@@ -28,14 +29,17 @@ from hosttune.measure.watch.states import State
 from hosttune.measure.watch.tick import (
     NO_ANSWER,
     CpuLimit,
+    GpuUser,
     HeldBack,
     LimitKind,
     MemoryTick,
     Mounted,
+    Other,
     ShmRoom,
     Wait,
     Want,
 )
+from hosttune.measure.watch.verdict import Confidence, judge
 from hosttune.views.page import Page
 from hosttune.views.terminal import Screen
 from tests.unit.watch_scenarios import MEASURED, MIB, OTHERS, WATCHED, at, gpu, jittered, judged, tick
@@ -438,13 +442,14 @@ def test_job_that_waits_for_its_own_writes_is_not_told_how_to_read():
 
 
 def test_report_leads_to_the_guide_whose_commands_exist():
-    text = (Path(__file__).resolve().parents[2] / GUIDE).read_text(encoding="utf-8")
+    page = Path(__file__).resolve().parents[2] / f"docs/{GUIDE}.md"
+    text = page.read_text(encoding="utf-8")
     assert len(re.findall(r"^[0-9]+\. ", text, re.MULTILINE)) == 25
     assert set(re.findall(r"hosttune ([a-z]+)", text)) <= set(COMMANDS)
     for state in ("CPU", "LIMIT", "WORKERS", "DISK", "WAIT", "MEM", "FOREIGN", "GPU", "COLD_GPU"):
-        assert f"**{state}**" in text
+        assert text.index(f"**{state}**") < text.index("1. ")  # explained before the steps
     _, account = judged(jittered(MEASURED["one worker"][1], 60, seed=5), WATCHED)
-    assert f"step by step: {GUIDE}" in watch_text(WatchEnd(account, ""), Page(screen=Screen(width=100)))
+    assert f"step by step: {page.as_uri()}\n" in watch_text(WatchEnd(account, ""), Page(screen=Screen(width=100)))
 
 
 def test_page_cache_that_a_memory_limit_drops_is_the_limit_and_no_slow_disk():
@@ -466,3 +471,35 @@ def test_full_main_process_is_told_how_to_see_which_function_it_is(children):
     assert sentence.startswith("WORKERS: its main process is at the limit of one core")
     assert any("py-spy top" in text for text in texts)
     assert any("num_workers" in text for text in texts) is (not children)
+
+
+def test_gpu_that_did_nothing_while_the_job_computed_is_asked_about_first():
+    one = tick(util=0.0, power=60.0, idle=2, children=(), main=2.0, cpus=2.0)
+    texts, _, _ = told(one)
+    assert texts[0].startswith("the GPU did nothing in all this time")
+    assert "torch.cuda.is_available()" in texts[0]
+    for other in (replace(one, gpus=(gpu(1.0, 60.0),)), replace(one, gpus=())):  # now and then a kernel; no GPU here
+        assert not any("the GPU did nothing" in text for text in told(other)[0])
+
+
+def test_busiest_of_the_others_have_their_numbers():
+    one = replace(tick(idle=1, main=0.2, delay=1.5), others=(Other(4242, "python", 1.5), Other(4243, "python", 0.5)))
+    texts, _, _ = told(one)
+    _, account = judged(jittered(one, 60, seed=5), WATCHED)
+    assert "busiest of the others: python (4242) and python (4243)" in " ".join(list_evidence(judge(account), account))
+    assert any(text.endswith("Busiest: python (4242), python (4243)") for text in texts)
+
+
+def test_memory_of_a_gpu_is_shown():
+    one = tick(gpus=(replace(gpu(90.0, 250.0), memory_used_bytes=98 << 20, memory_total_bytes=100 << 20),))
+    verdict, account = judged(jittered(one, 60, seed=5), WATCHED)
+    assert any("memory 98 % in use" in line for line in list_evidence(verdict, account))
+
+
+def test_what_has_ended_and_keeps_a_gpu_busy_is_no_gpu_that_is_fed_well():
+    one = replace(tick(util=100, power=290, main=0.05), gpu_others=(GpuUser(53, GONE),))
+    verdict, account = judged(jittered(one, 60, seed=5), WATCHED)
+    assert verdict.confidence is Confidence.LOW
+    assert "fed well" not in make_headline(verdict, account)
+    assert choose_remedies(verdict, account)[0].text.startswith("what has ended still holds memory there")
+    assert f"{GONE} (53)" in " ".join(list_evidence(verdict, account))

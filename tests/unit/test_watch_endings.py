@@ -72,6 +72,15 @@ def test_loaders_of_a_job_that_ran_out_of_memory_are_suspected(children):
     )
 
 
+@pytest.mark.parametrize(("processes", "is_named"), [(5, True), (2, False)])
+def test_loaders_that_the_kernel_killed_before_they_counted_are_suspected_as_well(processes, is_named):
+    account = ended(0, Kills(3, 3), memory=MEMORY)
+    account.most_processes = processes
+    texts = [one.text for one in choose_remedies(judge(account), account)[:2]]
+    assert any("copied by each worker" in text for text in texts) is is_named
+    assert ("fewer loader workers" in texts[0]) is is_named
+
+
 @pytest.mark.parametrize(("status", "is_named"), [(1, False), (139, False), (0, True), (None, True)])
 def test_job_that_failed_is_not_looked_into_for_where_it_hangs(status, is_named):
     text = watch_text(WatchEnd(ended(status), "the command has ended"), Page(screen=Screen(width=100)))

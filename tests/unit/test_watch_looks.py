@@ -15,6 +15,7 @@ from hosttune.host.writing.output import check_writable
 from hosttune.measure.gpu.none import NoSampler
 from hosttune.measure.gpu.sample import GpuSample
 from hosttune.measure.watch import looks as looking
+from hosttune.measure.watch import memory, process
 from hosttune.measure.watch.gpus import jobs_gpus
 from hosttune.measure.watch.kept import MOST_BYTES, Kept, content_of
 from hosttune.measure.watch.looks import Looks
@@ -103,6 +104,39 @@ def test_launcher_that_becomes_its_program_under_the_same_name_is_the_main_proce
     assert (tree.look(1.0).mains, tree.family.launchers) == (2, {100})
     (tmp_path / "100" / "cmdline").write_text("python\0train")
     assert (tree.look(1.0).mains, tree.family.mains, tree.look(1.0).children) == (1, {100}, 2)
+
+
+def test_counters_of_memory_are_read_once_in_a_look(asleep, monkeypatch):
+    watch = Looks(asleep.pid, NoSampler("none"), time.monotonic())
+    read = []
+    content_of = memory.content_of
+    monkeypatch.setattr(memory, "content_of", lambda path, *a: read.append(path) or content_of(path, *a))
+    watch.look(time.monotonic())
+    watch.close()
+    assert "/proc/vmstat" not in read
+
+
+def test_words_are_read_once_where_another_program_would_show_by_its_stack(monkeypatch):
+    read = []
+    monkeypatch.setattr(process, "content_in_time", lambda *a: read.append(a) or content_of(*a))
+    child = subprocess.Popen(["sh", "-c", "read x; exec sleep 60"], stdin=subprocess.PIPE)
+    try:
+        tree = Tree(child.pid)
+        assert tree.members[child.pid].shows_its_program
+        for _ in range(3):
+            tree.look(1.0)
+        assert len(read) <= 2  # with the one whose turn it is
+        child.stdin.write(b"\n")
+        child.stdin.close()
+        end = time.monotonic() + 20
+        while b"sleep" not in tree.members[child.pid].command[:6] and time.monotonic() < end:
+            time.sleep(0.05)
+            tree.look(1.0)
+        assert tree.members[child.pid].command == b"sleep\x0060\0"
+        tree.close()
+    finally:
+        child.kill()
+        child.wait()
 
 
 def test_number_that_another_process_got_is_not_the_job(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 
 import pytest
@@ -12,7 +13,7 @@ from hosttune.measure.watch.family import Member, sort_family
 from hosttune.measure.watch.group import folder_of
 from hosttune.measure.watch.host import disk_tick
 from hosttune.measure.watch.kept import content_of
-from hosttune.measure.watch.others import find_busiest, gpu_users
+from hosttune.measure.watch.others import GONE, find_busiest, gpu_users
 from hosttune.measure.watch.parse import (
     CpuTimes,
     ProcessIo,
@@ -211,12 +212,19 @@ def test_group_of_a_process_is_found_where_it_is_mounted(groups, mounts, folder)
     assert folder_of(groups, mounts) == folder
 
 
-def test_users_of_its_gpus_are_neither_the_job_nor_mps_nor_gone(tmp_path):
+def test_users_of_its_gpus_are_neither_the_job_nor_mps_and_what_has_ended_is_named_so(tmp_path, monkeypatch):
+    def kill(pid, number):
+        assert number == 0
+        raise (PermissionError if pid == 7 else ProcessLookupError)  # 7: hidden by hidepid
+
+    monkeypatch.setattr(os, "kill", kill)
     for pid, name in ((4, "python3"), (5, "train"), (6, "nvidia-cuda-mps")):
         (tmp_path / str(pid)).mkdir()
         (tmp_path / str(pid) / "stat").write_text(f"{pid} ({name}) S 1 1 1 0 -1 0 0 0 0 0 1 1 0 0 20 0 1 0 9 0 0\n")
-    found = gpu_users([7, 6, 5, 4, 4], {5}, str(tmp_path))
-    assert [(one.pid, one.name) for one in found] == [(4, "python3")]
+    (tmp_path / "9").mkdir()
+    (tmp_path / "9" / "stat").write_text("9 (train) Z 1 1 1 0 -1 0 0 0 0 0 1 1 0 0 20 0 1 0 9 0 0\n")
+    found = gpu_users([9, 8, 7, 6, 5, 4, 4], {5}, str(tmp_path))
+    assert [(one.pid, one.name) for one in found] == [(4, "python3"), (8, GONE), (9, GONE)]
 
 
 def test_busiest_of_the_others_leaves_out_the_job_and_what_is_new_to_a_number():

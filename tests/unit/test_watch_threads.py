@@ -98,6 +98,15 @@ def test_process_of_very_many_threads_costs_a_bounded_look(tmp_path, monkeypatch
     assert len(read) <= MOST_READ
 
 
+def test_main_thread_whose_state_is_known_is_not_read_again(tmp_path, monkeypatch):
+    found = process(tmp_path, 100, "R", ["S", "R"])
+    read = []
+    content_of = tasks.content_of
+    monkeypatch.setattr(tasks, "content_of", lambda path: read.append(path) or content_of(path))
+    assert look_at_tasks([found], str(tmp_path)) == (2, 1, 0)
+    assert not any("/task/100/" in path for path in read)
+
+
 def test_evidence_names_the_threads():
     verdict, account, _ = seen("16-on-2-CPUs")
     assert "of its threads run or queue for one" in " ".join(list_evidence(verdict, account))

@@ -21,6 +21,7 @@ from hosttune.measure.watch.remedies import choose_remedies
 from hosttune.measure.watch.states import State
 from hosttune.measure.watch.tick import gpu_percent
 from hosttune.measure.watch.verdict import VerdictKind, judge
+from hosttune.textfiles import docs_page
 from hosttune.views.terminal import wrap_text
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from hosttune.measure.watch.tick import Tick
     from hosttune.views.page import Page
 
-GUIDE = "docs/how-to/slow-training.md"
+GUIDE = "how-to/slow-training"
 _COLOURS = {VerdictKind.ONE: "cyan", VerdictKind.CHANGED: "cyan", VerdictKind.MIXED: "yellow"}
 
 
@@ -58,7 +59,7 @@ def watch_text(seen: WatchEnd, page: Page) -> str:
         lines.append("  to be surer:" if verdict.state is not None else "  what would decide it:")
         for sentence in verdict.would_decide:
             lines += wrap_text(clean(sentence), columns, first="    - ", rest="      ")
-    lines.append(f"  step by step: {GUIDE}")
+    lines.append(f"  step by step: {docs_page(GUIDE) or f'docs/{GUIDE}.md of the source'}")
     for note in seen.notes:
         lines += wrap_text(clean(note), columns, first="  note: ", rest="    ")
     return "\n".join(lines) + "\n"

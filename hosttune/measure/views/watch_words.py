@@ -343,7 +343,8 @@ def _describe_times(verdict: WatchVerdict) -> str:
 
 def _describe_gpu(gpu: GpuAccount, account: Account) -> str:
     last = gpu.last
-    name = f"GPU {last.index}{f' {last.name}' if last.name else ''}{' (MIG instance)' if last.is_mig else ''}"
+    part = " (one MIG instance: all that a process can use of it)" if last.is_mig else ""
+    name = f"GPU {last.index}{f' {last.name}' if last.name else ''}{part}"
     if gpu.was_lost:
         return f"{name}: fell off the bus"
     parts = ["utilization not known" if gpu.util.value is None else f"busy {gpu.util.value:.0f} %"]
@@ -352,6 +353,8 @@ def _describe_gpu(gpu: GpuAccount, account: Account) -> str:
         parts.append(f"{gpu.power.value:.0f}{limit} W")
     else:
         parts.append("power not known")
+    if last.memory_used_bytes is not None and last.memory_total_bytes:
+        parts.append(f"memory {100 * last.memory_used_bytes / last.memory_total_bytes:.0f} % in use")
     held = [
         f"{reason} {100 * seconds / account.counted_s:.0f} % of the time"
         for reason, seconds in sorted(gpu.reasons.items(), key=lambda pair: -pair[1])

@@ -354,8 +354,9 @@ class Account:
 
     def _others(self, tick: Tick) -> None:
         for other in tick.others or ():
-            if other.name in self.others or len(self.others) < MOST_NAMES:
-                self.others[other.name] = self.others.get(other.name, 0.0) + other.cores * tick.seconds
+            name = f"{other.name} ({other.pid})"
+            if name in self.others or len(self.others) < MOST_NAMES:
+                self.others[name] = self.others.get(name, 0.0) + other.cores * tick.seconds
 
 
 def _list_values(tick: Tick) -> dict[str, float | None]:

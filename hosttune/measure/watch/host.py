@@ -29,6 +29,7 @@ class HostCounters:
         self._counters: dict[str, DiskCounters] | None = None
         self._meter = Meter(self._pressure)
         self._started: int | None = None
+        self.kills: int | None = None  # for memory, as counted at the last look
         self.has_pressure = self._pressure["io"].read() is not None
 
     def look(self, seconds: float, cpus: frozenset[int] | None) -> tuple[HostTick, bool]:
@@ -73,6 +74,7 @@ class HostCounters:
 
     def _page_rates(self, seconds: float) -> Mapping[bytes, float | None]:
         content = self._vmstat.read() or b""
+        self.kills = parse_counter(content, b"oom_kill")
         rates: dict[bytes, float | None] = {}
         for name in (b"pswpin", b"pswpout", b"workingset_refault_file"):
             now, was = parse_counter(content, name), self._pages.get(name)

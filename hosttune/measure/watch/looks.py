@@ -126,7 +126,7 @@ class Looks:
             are_limits_hidden=self.limits.are_hidden,
             throttled_percent=throttled,
             wait=wait,
-            memory=self.memory.look(),
+            memory=self.memory.look(self._host.kills),
             shm=self.memory.shm(),
             allowances=self._allowances.look() if self._count % ALLOWANCES_EVERY == 0 else (),
             frozen_by=frozen_by,
@@ -136,7 +136,7 @@ class Looks:
             is_paused=is_paused or bool(frozen_by) or (tree is not None and tree.is_stopped),
         )
         others = self._others.look(self.tree.members, now_s) if _is_crowded(tick) else None
-        return round_tick(replace(tick, others=others))
+        return round_tick(tick if others is None else replace(tick, others=others))
 
     def close(self) -> None:
         self.tree.close()
@@ -183,7 +183,7 @@ class Looks:
     def _programs(self) -> tuple[tuple[Workload, ...] | None, tuple[ThreadPool, ...], str]:
         """What the busiest processes work with, whose threads they have, and what holds the first of them to one."""
         every = PROGRAMS_EVERY if self._count <= PROGRAMS_LATER else PROGRAMS_LATER
-        if self._count not in EARLY and self._count % every:
+        if self._count == 1 or (self._count not in EARLY and self._count % every):  # the first look comes too early
             return None, (), ""
         busiest = sorted(self.tree.members.values(), key=lambda one: -one.cores)[:_MOST_PROGRAMS]
         paths, words = set[str](), set[str]()

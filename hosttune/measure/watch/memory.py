@@ -58,13 +58,13 @@ class JobMemory:
         self._host_kills = (self._host_began,) * 2  # at the last two looks
         self._find()
 
-    def look(self) -> MemoryTick | None:
-        """None if no memory limit is known."""
+    def look(self, host_kills: int | None = None) -> MemoryTick | None:
+        """None if no memory limit is known. `host_kills`: the counter of /proc/vmstat, where it has just been read."""
         if self._looks < _EARLY or self._looks % _EVERY == 0:
             self._find()
             self._last |= self._group.kills()
         self._looks += 1
-        self._host_kills = (self._host_kills[1], self._count_host_kills())
+        self._host_kills = (self._host_kills[1], self._count_host_kills() if host_kills is None else host_kills)
         if self._limit is None:
             return None
         path, limit = self._limit

@@ -14,6 +14,7 @@ EVERY_S = 60.0
 STALE_S = 15.0  # between two looks that belong together
 MOST = 5
 LEAST_CORES = 0.1
+GONE = "process that has ended"
 _MPS = "nvidia-cuda-mps"  # nvidia-cuda-mps-server, as far as the kernel keeps names: it computes for the job itself
 
 
@@ -51,13 +52,28 @@ class Others:
 
 
 def gpu_users(pids: Iterable[int], members: Container[int], proc: str = "/proc") -> tuple[GpuUser, ...]:
-    """Of the processes that hold memory on the job's GPUs those that are no members, by number."""
+    """Of the processes that hold memory on the job's GPUs those that are no members, by number. One that has ended, and
+    whose memory the driver has not given back, is `GONE`."""
     found = []
     for pid in sorted({pid for pid in pids if pid not in members}):
-        stat = process_stat(content_of(f"{proc}/{pid}/stat") or b"")  # none of one that has just ended
-        if stat is not None and not stat.name.startswith(_MPS):
-            found.append(GpuUser(pid, stat.name))
+        stat = process_stat(content_of(f"{proc}/{pid}/stat") or b"")
+        if stat is None and not is_gone(pid):
+            continue  # hidden by the option hidepid of proc(5)
+        name = GONE if stat is None or stat.state in "ZX" else stat.name
+        if not name.startswith(_MPS):
+            found.append(GpuUser(pid, name))
     return tuple(found)
+
+
+def is_gone(pid: int) -> bool:
+    """Whether no process has this number; signal 0 is sent to none (kill(2))."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def find_busiest(

@@ -35,6 +35,12 @@ class WatchedProcess:
         """It runs, sleeps or is stopped; not one that has ended and waits to be waited for."""
         return self.counters is not None and self.counters.stat.state not in "ZX"
 
+    @property
+    def shows_its_program(self) -> bool:
+        """Its words are known, and another program would show by its stack, which this user may see: `look` reads them
+        anew then."""
+        return self.command != b"" and self.counters is not None and self.counters.stat.stack > 0
+
     def look(self) -> bool:
         """Read its counters; False once it is gone, and its number free for another."""
         content = self._stat.read()

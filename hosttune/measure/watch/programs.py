@@ -35,7 +35,7 @@ class ThreadPool(str, Enum):
     DUCKDB = "SET threads = 1 of DuckDB"
     TENSORFLOW = "TF_NUM_INTRAOP_THREADS=1"
     OPENVINO = "INFERENCE_NUM_THREADS=1 of OpenVINO"
-    GGML = "--threads of llama.cpp"
+    GGML = "--threads of llama.cpp, num_thread of Ollama"
 
 
 @frozen

@@ -11,6 +11,7 @@ from hosttune.measure.cpus import Cpus
 from hosttune.measure.gpu.reasons import HELD_BACK
 from hosttune.measure.watch.account import Account
 from hosttune.measure.watch.endings import Ending, EndKind, ending_of
+from hosttune.measure.watch.others import GONE
 from hosttune.measure.watch.programs import ThreadPool, Workload
 from hosttune.measure.watch.states import LIMITS, State
 from hosttune.measure.watch.tick import CpuLimit, LimitKind, Want, is_file_server, is_unanswered
@@ -26,6 +27,8 @@ FAULT_BYTES = 64 << 10  # that one fault reads, read-ahead included (128 KiB at 
 STARTS = 4  # looks in which new loaders were seen, and generations of them
 MOSTLY = 4
 THREADS_PART = 0.25
+_WITH_LOADERS = 4  # processes of a job at once: its main one, a helper of multiprocessing, two loaders
+UNUSED_S, UNUSED_PART = 10, 0.99  # seconds, and their part in which a GPU that is not used does nothing
 TINY_SHM = 256 << 20  # bytes: Docker's and Kubernetes' is 64 MiB
 
 
@@ -69,12 +72,20 @@ def choose_remedies(verdict: WatchVerdict, account: Account) -> tuple[Advice, ..
     if states and verdict.outcome is not VerdictKind.IDLE:
         found |= {name: _fill_advice(name, account) for name in _of_places(states, account)}
     if (end := _end_advice(ending_of(account), account)) and end not in found:
-        copies = ("worker-copies",) if end in _OUT_OF_MEMORY and _has_loaders(account) else ()
+        copies = ("worker-copies",) if end in _OUT_OF_MEMORY and _had_loaders(account) else ()
         kept = {name: found[name] for name in found if end not in _OUT_OF_MEMORY or name not in _MORE_MEMORY}
         found = {**{name: _fill_advice(name, account) for name in (end, *copies)}, **kept}
+    if _leaves_gpu_unused(states, account):
+        found = {"gpu-unused": ADVICE["gpu-unused"], **found}
     if any(gpu.was_lost for gpu in account.gpus.values()):
         found = {"lost-gpu": ADVICE["lost-gpu"], **found}
     return tuple(found.values())
+
+
+def _leaves_gpu_unused(states: list[State], account: Account) -> bool:
+    """It computes, and no GPU that may be its own did anything at all: it may not have found one."""
+    computes = bool({State.CPU, State.WORKERS, State.LIMIT, State.FOREIGN} & set(states))
+    return computes and account.counted_s >= UNUSED_S and account.zero_s >= UNUSED_PART * account.counted_s
 
 
 def _of_places(states: list[State], account: Account) -> tuple[str, ...]:
@@ -187,7 +198,8 @@ def _of_disk(account: Account) -> tuple[str, ...]:
 def _of_gpu(account: Account, own: str) -> tuple[str, ...]:
     found = ("throttled",) if any(HELD_BACK.intersection(gpu.reasons) for gpu in account.gpus.values()) else ()
     if account.gpu_neighbours:
-        return (*found, "gpu-shared")
+        has_left = any(who.startswith(GONE) for who in account.gpu_neighbours)
+        return (*found, *(("gpu-leftover",) if has_left else ()), "gpu-shared")
     return (*found, "power-cap" if is_power_capped(account) else own)
 
 
@@ -243,6 +255,11 @@ def _has_loaders(account: Account) -> bool:
     last = account.last.tree.children if account.last is not None and account.last.tree is not None else 0
     children = account.means["children"].value
     return _is_python(account) and (last if children is None else children) >= 1.5
+
+
+def _had_loaders(account: Account) -> bool:
+    """The kernel may have killed them one after the other, before they counted."""
+    return _has_loaders(account) or (_is_python(account) and account.most_processes >= _WITH_LOADERS)
 
 
 def maps_its_files(account: Account) -> bool:
@@ -397,7 +414,7 @@ def _fill_words(name: str, account: Account) -> dict[str, object]:
         "far": account.placement.far if account.placement is not None else 0,
         "ranks": account.placement.processes if account.placement is not None else 0,
         "most": max(1, int(crowd.cpus)) if crowd is not None else 1,
-        "less": _LESS_MEMORY[_has_loaders(account)],
+        "less": _LESS_MEMORY[_had_loaders(account)],
         "variable": account.one_thread,
         "size": shm.size_bytes >> 20 if shm is not None else 0,
         "pid": account.watched.pid,

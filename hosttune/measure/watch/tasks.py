@@ -40,7 +40,7 @@ def look_at_tasks(alive: Iterable[WatchedProcess], proc: str = "/proc") -> TaskS
         state, threads = one.counters.stat.state, one.counters.stat.threads
         states = [state]
         if threads > 1 and left > 0:
-            states = _sample(f"{proc}/{one.pid}/task", min(share, left)) or states
+            states = _sample(f"{proc}/{one.pid}/task", min(share, left), {str(one.pid): state}) or states
             left -= len(states)
         running = states.count("R")
         wanting += running * max(1, threads if len(states) > 1 else 1) / len(states)
@@ -49,11 +49,14 @@ def look_at_tasks(alive: Iterable[WatchedProcess], proc: str = "/proc") -> TaskS
     return TaskStates(wanting, processes, blocked)
 
 
-def _sample(folder: str, most: int) -> list[str]:
-    """The states of some threads, evenly over those that are listed; none if the process has just ended."""
+def _sample(folder: str, most: int, known: dict[str, str]) -> list[str]:
+    """The states of some threads, evenly over those that are listed; none if the process has just ended. `known` are
+    those that need not be read: of the main thread the process itself has told it."""
     names: list[str] = []
     with suppress(OSError):
         names = names_in(folder, _LISTED * most)[0]
     step = max(1, -(-len(names) // most))
-    contents = (content_of(f"{folder}/{name}/stat") for name in names[::step])
-    return [one.rpartition(b")")[2][1:2].decode("ascii", "replace") for one in contents if one]
+    chosen = names[::step]
+    contents = (content_of(f"{folder}/{name}/stat") for name in chosen if name not in known)
+    read = [one.rpartition(b")")[2][1:2].decode("ascii", "replace") for one in contents if one]
+    return [known[name] for name in chosen if name in known] + read

@@ -249,19 +249,20 @@ def round_tick(value: T) -> T:
 
 
 def _round_value(value: Any) -> Any:
-    if isinstance(value, float):
+    kind: Any = type(value)
+    if kind is float:
         return round(value, 3)
-    if isinstance(value, tuple):
-        return tuple([_round_value(item) for item in value])
-    kind = type(value)
-    if is_dataclass(kind):
-        return kind(*[_round_value(getattr(value, name)) for name in _list_fields(kind)])
+    if kind is tuple:
+        return tuple([_round_value(item) for item in value]) if value else value
+    if names := _list_fields(kind):
+        return kind(*[_round_value(getattr(value, name)) for name in names])
     return value
 
 
 @lru_cache(maxsize=64)  # asked for each part of each tick
 def _list_fields(kind: type) -> tuple[str, ...]:
-    return tuple(field.name for field in fields(kind))
+    """None of what is no dataclass."""
+    return tuple(field.name for field in fields(kind)) if is_dataclass(kind) else ()
 
 
 def gpu_percent(tick: Tick) -> float | None:

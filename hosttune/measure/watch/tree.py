@@ -68,7 +68,8 @@ class Tree:
         self._looks += 1
         is_full = self._looks % FULL_EVERY == 0
         for one in self.members.values():
-            if self._looks <= FIRST_LOOKS or (self._looks + one.pid) % COMMAND_EVERY == 0:
+            is_early = self._looks <= FIRST_LOOKS and not one.shows_its_program
+            if is_early or (self._looks + one.pid) % COMMAND_EVERY == 0:
                 one.look_at_command()
         if is_new or is_full:
             self._discover(is_full=is_full)
