@@ -15,6 +15,7 @@ from hosttune.choices.apt_commands import check_commands
 from hosttune.choices.dpkg_stop import say_error, say_why, try_find_stop
 from hosttune.choices.driver_states import branch_moves, gpus, holders, kept_back, mixed, modules, packages, refusals
 from hosttune.choices.driver_states.state import (
+    UNMET,
     BootOutlook,
     ByPolicy,
     DriverState,
@@ -342,7 +343,7 @@ STATES: Mapping[str, Look] = {
     "vGPU guest": gpus.tell_of_guest,
     "runfile": packages.tell_of_runfile,
     "mixed versions": mixed.other_versions,
-    "unmet dependencies": mixed.tell_of_unmet,
+    UNMET: mixed.tell_of_unmet,
     "mixed sources": mixed.other_makers,
     "third-party archive": mixed.third_party,
     "Secure Boot refuses": modules.tell_of_rejected,
@@ -379,7 +380,7 @@ DEAD: Mapping[str, bool | Callable[[Any], bool]] = {
     "CUDA device missing": True, "driver files gone": False,
     "GPU lost": True, "GPU reset required": True, "GSP firmware": True,
     "GPU not set up": True, "vGPU guest": True, "runfile": False,
-    "mixed versions": mixed.splits_driver, "unmet dependencies": False, "mixed sources": False,
+    "mixed versions": mixed.splits_driver, UNMET: False, "mixed sources": False,
     "third-party archive": False, "DKMS failed": modules.leaves_none, "Secure Boot refuses": True,
     "unsupported GPU": True, "wrong flavour": gpus.is_mute, "GPU refused": True,
     "GPU without a driver": True, "module missing": True,
