@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from hosttune.choices.apt_commands import has_all, lacks_package
 from hosttune.facts.base import attempt
 from hosttune.facts.kernel.kernel import HEADERS, headers_for, is_of_distribution, is_of_proxmox
-from hosttune.quoting import quote
+from hosttune.quoting import join, quote
 from hosttune.regex import regex
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def suggest_own_kernel(facts: Facts, kernel: str) -> str:
     wanted = [*metas, *([headers_for(own)] if lacks_headers else [])]
     steps = [f"{kernel} is no kernel of {_name_archive(facts)}; {_describe_own(facts, own)}"]
     if wanted:
-        words = " ".join((*map(quote, wanted), *(f"{quote(one)}-" for one in gone)))
+        words = join([*wanted, *(f"{one}-" for one in gone)])
         steps[0] += f": sudo apt-get update && sudo apt-get install {words}"
     elif gone:
         steps[0] += f": sudo apt-get remove {' '.join(map(quote, gone))}"

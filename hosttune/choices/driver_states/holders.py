@@ -30,11 +30,8 @@ def tell_of_nouveau(facts: Facts) -> StateText | None:
     if boot_after_nouveau(facts) is BootOutlook.MENDS:
         return evidence, _AGAIN
     if known and known.kept_out_by:
-        return (
-            f"{evidence}; {known.kept_out_by} keeps it out, but is not known to be in the initial RAM disk, from which "
-            "it is loaded",
-            f"{INITRAMFS}\n{REBOOT}",
-        )
+        place = f"{known.kept_out_by} keeps it out, but is not known to be in the initial RAM disk"
+        return f"{evidence}; {place}, from which it is loaded", f"{INITRAMFS}\n{REBOOT}"
     return (
         f"{evidence}; nothing keeps it out, so it has the GPU after a reboot too",
         f"{make_blacklist((NOUVEAU,))}\n{REBOOT}",
