@@ -210,11 +210,12 @@ def _stopped_build(facts: Facts, failed: Sequence[DkmsBuild], of_kernels: Sequen
     if own:
         found = (other_build(facts), own, fix)
         return Stop(Cause.BUILD, sentence, "\nor ".join(part for part in found if part))
+    remove = ""
     if unused := [*map(quote, removable_packages(facts, *kernels))]:
         what = "the headers of that kernel" if is_of_proxmox(kernels[0]) else "that kernel"
-        fix += f"\nor, until the driver builds for it, remove {what}: sudo apt-get remove {' '.join(unused)}"
-    others = (other_build(facts), _boot_other(facts, kernels))
-    return Stop(Cause.BUILD, sentence, "\nor ".join(part for part in (*others, fix) if part))
+        remove = f"until the driver builds for it, remove {what}: sudo apt-get remove {' '.join(unused)}"
+    steps = (other_build(facts), _boot_other(facts, kernels), remove, fix)  # a person rarely can solve what the log says
+    return Stop(Cause.BUILD, sentence, "\nor ".join(part for part in steps if part))
 
 
 def say_why(build: DkmsBuild) -> str:

@@ -19,6 +19,7 @@ from hosttune.facts.gpu.build_log import (
     NEWER_RELEASE,
     NO_HEADERS,
     NO_KEY,
+    NO_SOURCES,
     NO_TOOL,
     OLD_COMPILER,
     BuildError,
@@ -78,7 +79,7 @@ def make_module_commands(facts: Facts, kernel: str) -> str:
     if not is_compiled(facts):
         return ready or _without_prebuilt(facts, kernel)
     if not has_headers(facts, kernel):
-        return ready or _say_no_headers(facts, kernel)
+        return ready or say_no_headers(facts, kernel)
     dkms = dkms_packages(facts)
     if dkms and (gone := _sources_gone(facts)):  # the package that brings them builds for each kernel with headers
         again = (
@@ -110,7 +111,7 @@ def _without_packages(facts: Facts, kernel: str) -> str:
             )
         return again
     if not has_headers(facts, kernel):
-        return _say_no_headers(facts, kernel)
+        return say_no_headers(facts, kernel)
     if failed_log(facts, kernel):
         return _without_failed_build(facts, kernel)
     again = f"run the installer that brought the driver again, with --dkms --kernel-name={quote(kernel)}"
@@ -188,7 +189,7 @@ def _sources_gone(facts: Facts) -> tuple[str, ...]:
     return (*dkms_packages(facts), *names)
 
 
-def _say_no_headers(facts: Facts, kernel: str) -> str:
+def say_no_headers(facts: Facts, kernel: str) -> str:
     """The archives keep headers of the newest kernels only, so that a kernel goes together with its headers."""
     flavour, sentence = flavour_of(kernel), f"no list of apt has {headers_for(kernel)}"
     newer = (f"linux-image-{flavour}", f"{HEADERS}-{flavour}") if flavour else ()
@@ -455,6 +456,7 @@ def _repair_of_cause(error: BuildError, kernel: str) -> str:
         "end what uses the memory, or add swap",
         FULL: "make room where it is missing: df -h /var /tmp",
         NO_HEADERS: f"bring the kernel's headers back whole: {again}",
+        NO_SOURCES: f"bring the kernel's headers: sudo apt-get install {quote(headers_for(kernel))}",
         NEWER_RELEASE: f"the headers of {kernel} are made for a newer release than this one: boot a kernel of this "
         "release's own archive, and remove that one with its headers",
         # Ubuntu's shim-signed; elsewhere DKMS makes its own key (dkms(8)).

@@ -22,6 +22,7 @@ from hosttune.facts.gpu.build_log import (
     NEWER_RELEASE,
     NO_HEADERS,
     NO_KEY,
+    NO_SOURCES,
     NO_TOOL,
     OLD_COMPILER,
     BuildError,
@@ -146,8 +147,8 @@ def test_driver_of_nvidias_archive_gets_no_module_of_ubuntus():
     assert stop.repair == (
         "a supported branch, at a maintenance, from NVIDIA's archive: sudo apt-get update && sudo apt-get install "
         "nvidia-driver-pinning-595 && sudo apt-get install nvidia-open\ndrain the host and reboot\nor "
-        f"fix what {FAILED.log} names\nsudo dpkg --configure -a\nor, until the driver builds for it, remove that "
-        f"kernel: {remove}"
+        f"until the driver builds for it, remove that kernel: {remove}\nor fix what {FAILED.log} names\nsudo dpkg "
+        "--configure -a"
     )
     only = find_stop(host(*cuda, META, *image, dkms=(FAILED,), with_module=()))
     assert "remove that kernel" not in only.repair
@@ -173,6 +174,7 @@ def test_compiler_that_the_build_lacked_comes_before_any_other_way():
         (KILLED, "the compiler was killed"),
         (FULL, "make room where it is missing"),
         (NO_TOOL, "bring what builds it: sudo apt-get install "),
+        (NO_SOURCES, "bring the kernel's headers: sudo apt-get install linux-headers-"),
         (NO_HEADERS, "bring the kernel's headers back whole: sudo apt-get install --reinstall linux-headers-"),
         (NEWER_RELEASE, "the headers of "),
         (NO_KEY, "make the key that modules are signed with"),
@@ -479,7 +481,9 @@ def test_running_kernel_of_another_archive_leads_to_an_own_one(cloud, ubuntu, me
     assert "no kernel of" not in find_stop(facts).repair
 
 
-@pytest.mark.parametrize("kernel", [NEW, "6.1.0-28-amd64", "6.12.48+deb13-cloud-amd64", "6.1.0-0.deb11.13-amd64", PVE])
+@pytest.mark.parametrize(
+    "kernel", [NEW, "6.1.0-28-amd64", "6.12.48+deb13-cloud-amd64", "6.1.0-0.deb11.13-amd64", "6.12.22-amd64", PVE]
+)
 def test_kernel_of_a_distribution_is_not_replaced(kernel):
     assert "no kernel of" not in find_stop(on_kernel(kernel, kernels=(RUNNING, kernel))).repair
 
