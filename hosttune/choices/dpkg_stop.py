@@ -214,7 +214,7 @@ def _stopped_build(facts: Facts, failed: Sequence[DkmsBuild], of_kernels: Sequen
     if unused := [*map(quote, removable_packages(facts, *kernels))]:
         what = "the headers of that kernel" if is_of_proxmox(kernels[0]) else "that kernel"
         remove = f"until the driver builds for it, remove {what}: sudo apt-get remove {' '.join(unused)}"
-    steps = (other_build(facts), _boot_other(facts, kernels), remove, fix)  # a person rarely can solve what the log says
+    steps = (other_build(facts), _boot_other(facts, kernels), remove, fix)  # few can solve what the log says
     return Stop(Cause.BUILD, sentence, "\nor ".join(part for part in steps if part))
 
 

@@ -45,8 +45,8 @@ def suggest_own_kernel(facts: Facts, kernel: str) -> str:
     wanted = [*metas, *([headers_for(own)] if lacks_headers else [])]
     steps = [f"{kernel} is no kernel of {_name_archive(facts)}; {_describe_own(facts, own)}"]
     if wanted:
-        words = join([*wanted, *(f"{one}-" for one in gone)])
-        steps[0] += f": sudo apt-get update && sudo apt-get install {words}"
+        operands = [*wanted, *(f"{one}-" for one in gone)]
+        steps[0] += f": sudo apt-get update && sudo apt-get install {join(operands)}"
     elif gone:
         steps[0] += f": sudo apt-get remove {' '.join(map(quote, gone))}"
     if is_running:
