@@ -215,3 +215,10 @@ def test_nvidia_smi_without_a_module_is_no_trouble_of_its_own():
     facts = host(loaded_version="", has_module_for_running_kernel=False, modules=(), nvidia=refused)
     assert "nvidia-smi refuses" not in names(facts)
     assert "nvidia-smi refuses" in names(host(loaded_version="", nvidia=refused))
+
+
+def test_node_whose_apt_waits_for_a_part_of_the_driver_is_degraded():
+    """`apt-get -f install` may remove the driver; health called such a node fit."""
+    found = by_name(host(lacking="nvidia-utils-580-server"))["unmet dependencies"]
+    assert (found.is_dead, found.impairs) == (False, True)
+    assert not any(one.impairs for one in states(host()))
