@@ -14,19 +14,17 @@ from typing import TYPE_CHECKING
 
 from hosttune.choices.driver_states.mixed import stopped_by_mixture
 from hosttune.choices.next_kernel import (
-    OF_KERNEL,
-    are_headers_here,
     dkms_packages,
     error_of_build,
     make_module_commands,
-    packages_of_kernels,
     prebuilt_instead,
     removable_packages,
     repair_build,
 )
 from hosttune.choices.other_build import other_build
+from hosttune.choices.own_kernel import OF_KERNEL, are_headers_here, packages_of_kernels, suggest_own_kernel
 from hosttune.facts.base import UnknownFact, attempt
-from hosttune.facts.gpu.build_log import OLD_COMPILER
+from hosttune.facts.gpu.build_log import NEWER_RELEASE, OLD_COMPILER
 from hosttune.facts.gpu.package_roles import (
     BRINGS_MODULES,
     PREBUILT,
@@ -205,13 +203,19 @@ def _stopped_build(facts: Facts, failed: Sequence[DkmsBuild], of_kernels: Sequen
     fix = f"{repair}\nsudo dpkg --configure -a"
     if ready := prebuilt_instead(facts, kernels[0]):
         return Stop(Cause.BUILD, sentence, f"{ready}\nif apt has none: {fix}")
+    own = suggest_own_kernel(facts, kernels[0])
     if error.is_of_host:
-        return Stop(Cause.BUILD, sentence, fix)
+        ways = ("", own) if own and error.cause == NEWER_RELEASE else (fix, own)
+        return Stop(Cause.BUILD, sentence, "\nor ".join(part for part in ways if part))
+    if own:
+        found = (other_build(facts), own, fix)
+        return Stop(Cause.BUILD, sentence, "\nor ".join(part for part in found if part))
+    remove = ""
     if unused := [*map(quote, removable_packages(facts, *kernels))]:
         what = "the headers of that kernel" if is_of_proxmox(kernels[0]) else "that kernel"
-        fix += f"\nor, until the driver builds for it, remove {what}: sudo apt-get remove {' '.join(unused)}"
-    others = (other_build(facts), _boot_other(facts, kernels))
-    return Stop(Cause.BUILD, sentence, "\nor ".join(part for part in (*others, fix) if part))
+        remove = f"until the driver builds for it, remove {what}: sudo apt-get remove {' '.join(unused)}"
+    steps = (other_build(facts), _boot_other(facts, kernels), remove, fix)  # few can solve what the log says
+    return Stop(Cause.BUILD, sentence, "\nor ".join(part for part in steps if part))
 
 
 def say_why(build: DkmsBuild) -> str:

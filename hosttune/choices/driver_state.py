@@ -15,6 +15,7 @@ from hosttune.choices.apt_commands import check_commands
 from hosttune.choices.dpkg_stop import say_error, say_why, try_find_stop
 from hosttune.choices.driver_states import branch_moves, gpus, holders, kept_back, mixed, modules, packages, refusals
 from hosttune.choices.driver_states.state import (
+    UNMET,
     BootOutlook,
     ByPolicy,
     DriverState,
@@ -30,13 +31,15 @@ from hosttune.choices.drivers.choice import CHANGES, DEFAULTS
 from hosttune.choices.drivers.decision import decide
 from hosttune.choices.drivers.nvidia_archive import tell_updates
 from hosttune.choices.drivers.switches import POD_LOG, SERVICE
-from hosttune.choices.next_kernel import repair_of_host
+from hosttune.choices.next_kernel import has_headers, repair_of_host, say_no_headers
+from hosttune.choices.own_kernel import are_headers_here
 from hosttune.facts import Facts
 from hosttune.facts.apt_decisions import nvidia_of_other_system
 from hosttune.facts.base import Fact, UnknownFact, attempt, make_unread
 from hosttune.facts.gpu.driver import INSTALLER_LOG
-from hosttune.facts.kernel.kernel import is_of_proxmox
+from hosttune.facts.kernel.kernel import headers_for, is_of_proxmox
 from hosttune.frozen import frozen
+from hosttune.quoting import join
 from hosttune.values import Unreadable
 
 if TYPE_CHECKING:
@@ -265,10 +268,6 @@ def _own_states(facts: Facts) -> Mapping[str, Look]:
     return {name: look for name, look in STATES.items() if name not in theirs}
 
 
-_ON_DEBIAN = (
-    "install the driver that your distribution offers (Debian: enable contrib, non-free and non-free-firmware, then "
-    "apt-get install nvidia-driver)"
-)
 # Proxmox VE wiki, "PCI Passthrough" and "NVIDIA vGPU on Proxmox VE"; Debian's packages know no headers of its kernels.
 _ON_PROXMOX = (
     "give the GPU to virtual machines (vfio-pci), which takes no driver here\nor, for containers: sudo apt-get install "
@@ -291,7 +290,7 @@ def _make_absent_state(facts: Facts, params: Mapping[str, Any]) -> DriverState:
     if bringer := tell_of_guest(facts) or other_bringer(facts):
         held, way_out = f"{held}: {bringer.reason}", bringer.way_out
     elif not facts.os.is_ubuntu:
-        way_out = _ON_PROXMOX if is_of_proxmox(facts.kernel.release) else _ON_DEBIAN
+        way_out = _ON_PROXMOX if is_of_proxmox(facts.kernel.release) else _describe_debian(facts)
     evidence = f"no driver for {facts.gpus.summary}{held}"
     if failed := _failed_build(facts):
         evidence += (
@@ -302,7 +301,7 @@ def _make_absent_state(facts: Facts, params: Mapping[str, Any]) -> DriverState:
         way_out = f"{newer}; for another driver, {way_out}"
     elif error := facts.driver.installer_error:
         build = facts.driver.installer_build
-        why = f": {say_error(build)}" if build.words else ""
+        why = f": {say_error(build)}" if build.words and error not in build.words else ""
         evidence += f"; NVIDIA's installer failed here: {error} ({INSTALLER_LOG}{why})"
         repair = repair_of_host(build, facts.kernel.release) or f"solve what {INSTALLER_LOG} says"
         again = f"{repair}\nrun that installer again\nor {way_out}"
@@ -310,6 +309,22 @@ def _make_absent_state(facts: Facts, params: Mapping[str, Any]) -> DriverState:
     if other := nvidia_of_other_system(facts):
         evidence, way_out = f"{evidence}; {other.what}", f"{other.undo}\n{way_out}"
     return DriverState("absent", is_fault=True, evidence=evidence, way_out=way_out, is_dead=True)
+
+
+def _describe_debian(facts: Facts) -> str:
+    """Debian's driver is compiled here, and DKMS leaves out a kernel without headers (MichaIng/DietPi issue 6256), of
+    which the archive keeps the newest only (GoogleCloudPlatform/compute-gpu-installation issue 28)."""
+    kernel = attempt(lambda: facts.kernel.release)
+    words, before = ["nvidia-driver"], ""
+    if isinstance(kernel, str) and not are_headers_here(facts, kernel):
+        if has_headers(facts, kernel):
+            words.append(headers_for(kernel))
+        else:
+            before = f"{say_no_headers(facts, kernel)}\n"
+    return (
+        f"{before}install the driver that your distribution offers (Debian: enable contrib, non-free and "
+        f"non-free-firmware, then apt-get install {join(words)})"
+    )
 
 
 def _failed_build(facts: Facts) -> DkmsBuild | None:
@@ -342,7 +357,7 @@ STATES: Mapping[str, Look] = {
     "vGPU guest": gpus.tell_of_guest,
     "runfile": packages.tell_of_runfile,
     "mixed versions": mixed.other_versions,
-    "unmet dependencies": mixed.tell_of_unmet,
+    UNMET: mixed.tell_of_unmet,
     "mixed sources": mixed.other_makers,
     "third-party archive": mixed.third_party,
     "Secure Boot refuses": modules.tell_of_rejected,
@@ -379,7 +394,7 @@ DEAD: Mapping[str, bool | Callable[[Any], bool]] = {
     "CUDA device missing": True, "driver files gone": False,
     "GPU lost": True, "GPU reset required": True, "GSP firmware": True,
     "GPU not set up": True, "vGPU guest": True, "runfile": False,
-    "mixed versions": mixed.splits_driver, "unmet dependencies": False, "mixed sources": False,
+    "mixed versions": mixed.splits_driver, UNMET: False, "mixed sources": False,
     "third-party archive": False, "DKMS failed": modules.leaves_none, "Secure Boot refuses": True,
     "unsupported GPU": True, "wrong flavour": gpus.is_mute, "GPU refused": True,
     "GPU without a driver": True, "module missing": True,

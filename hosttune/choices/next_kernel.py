@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from hosttune.choices.apt_commands import check_commands, has_all, lacks_package
 from hosttune.choices.drivers.bringer import guest_way
 from hosttune.choices.other_build import other_build
+from hosttune.choices.own_kernel import are_headers_here, packages_of_kernels, suggest_own_kernel
 from hosttune.facts import Facts
 from hosttune.facts.base import Fact, UnknownFact, attempt
 from hosttune.facts.gpu.build_log import (
@@ -18,6 +19,7 @@ from hosttune.facts.gpu.build_log import (
     NEWER_RELEASE,
     NO_HEADERS,
     NO_KEY,
+    NO_SOURCES,
     NO_TOOL,
     OLD_COMPILER,
     BuildError,
@@ -36,14 +38,9 @@ from hosttune.facts.kernel.kernel import (
 from hosttune.facts.storage.kernel_types import LOCK, find_shut, is_loaded_first
 from hosttune.frozen import frozen
 from hosttune.quoting import quote
-from hosttune.regex import regex
 
 if TYPE_CHECKING:
     from hosttune.facts.gpu.driver_modules import DkmsBuild, DriverModule
-
-OF_KERNEL = regex(
-    r"(?:linux-(?:image|headers|modules)(?:-unsigned|-extra)?|proxmox-(?:kernel|headers))-(\d\S*?)(?:-signed)?"
-)
 
 
 @frozen
@@ -96,7 +93,7 @@ def make_module_commands(facts: Facts, kernel: str) -> str:
     if not is_compiled(facts):
         return ready or _without_prebuilt(facts, kernel)
     if not has_headers(facts, kernel):
-        return ready or _say_no_headers(facts, kernel)
+        return ready or say_no_headers(facts, kernel)
     dkms = dkms_packages(facts)
     if dkms and (gone := _sources_gone(facts)):  # the package that brings them builds for each kernel with headers
         again = (
@@ -110,6 +107,8 @@ def make_module_commands(facts: Facts, kernel: str) -> str:
     fix = f"{repair_build(facts, kernel)}\n{build}" if log else build
     if log and not error_of_build(facts, kernel).is_of_host and (other := other_build(facts)):
         fix = f"{other}\nor {fix}"
+    if log and (own := suggest_own_kernel(facts, kernel)):  # before the log that a person has to solve
+        fix = f"{own}\nor {fix}" if not error_of_build(facts, kernel).is_of_host else f"{fix}\nor {own}"
     return f"{ready}\nif apt has none: {fix}" if log and ready else fix
 
 
@@ -126,7 +125,7 @@ def _without_packages(facts: Facts, kernel: str) -> str:
             )
         return again
     if not has_headers(facts, kernel):
-        return _say_no_headers(facts, kernel)
+        return say_no_headers(facts, kernel)
     if failed_log(facts, kernel):
         return _without_failed_build(facts, kernel)
     again = f"run the installer that brought the driver again, with --dkms --kernel-name={quote(kernel)}"
@@ -156,7 +155,7 @@ def _without_failed_build(facts: Facts, kernel: str) -> str:
     fix = f"{repair_build(facts, kernel)}\nsudo dkms autoinstall -k {quote(kernel)}"
     if error_of_build(facts, kernel).is_of_host:
         return fix
-    fix = f"{newer}\nor {fix}"
+    fix = "\nor ".join(part for part in (newer, suggest_own_kernel(facts, kernel), fix) if part)
     return f"boot {other}, which has a module\nor {fix}" if other else fix
 
 
@@ -173,12 +172,6 @@ def _newer_installer(facts: Facts) -> str:
 def has_headers(facts: Facts, kernel: str) -> bool:
     """Whether the headers of a kernel are installed, or apt may have them."""
     return are_headers_here(facts, kernel) or not lacks_package(facts, headers_for(kernel))
-
-
-def are_headers_here(facts: Facts, kernel: str) -> bool:
-    """Also those of a half-way package, whose script waits for a build itself."""
-    package = facts.packages[headers_for(kernel)]
-    return package.is_installed or package.status in ("half-configured", "unpacked")
 
 
 def _with_headers(facts: Facts, kernel: str, build: str, then: str = " && ") -> str:
@@ -210,7 +203,7 @@ def _sources_gone(facts: Facts) -> tuple[str, ...]:
     return (*dkms_packages(facts), *names)
 
 
-def _say_no_headers(facts: Facts, kernel: str) -> str:
+def say_no_headers(facts: Facts, kernel: str) -> str:
     """The archives keep headers of the newest kernels only, so that a kernel goes together with its headers."""
     flavour, sentence = flavour_of(kernel), f"no list of apt has {headers_for(kernel)}"
     newer = (f"linux-image-{flavour}", f"{HEADERS}-{flavour}") if flavour else ()
@@ -221,6 +214,8 @@ def _say_no_headers(facts: Facts, kernel: str) -> str:
         ways.append(f"sudo apt-get update && sudo apt-get install {' '.join(map(quote, newer))}, and boot that kernel")
     if other := other_kernel(facts, kernel):
         ways.append(f"boot {other}, which has a module")
+    if not other and (own := suggest_own_kernel(facts, kernel)):
+        ways.append(own)
     return f"{sentence}: {'; or '.join(ways) or 'sudo apt-get update, and look again'}"
 
 
@@ -234,6 +229,8 @@ def _without_prebuilt(facts: Facts, kernel: str) -> str:
     compiled = (f"nvidia-dkms-{driver.name}", headers_for(kernel))
     if has_all(facts, *compiled):
         ways.append(f"compile it here: sudo apt-get install {' '.join(map(quote, compiled))}")
+    if not ways and (own := suggest_own_kernel(facts, kernel)):
+        ways.append(own)
     ready = f"linux-modules-nvidia-{driver.name}-{kernel}"
     if lacks_package(facts, ready):
         sentence = f"no list of apt has {ready}: "
@@ -249,16 +246,6 @@ def removable_packages(facts: Facts, *kernels: str) -> tuple[str, ...]:
     except UnknownFact:
         return ()
     return tuple(map(quote, packages_of_kernels(facts, *idle)))
-
-
-def packages_of_kernels(facts: Facts, *kernels: str) -> tuple[str, ...]:
-    """The packages of these kernels, in their order. Of Proxmox's kernels the headers only, without which DKMS builds
-    nothing for them: with the kernel itself `proxmox-ve` would go."""
-    found: dict[str, list[str]] = {}
-    for name in facts.packages.brought:
-        if (match := OF_KERNEL.fullmatch(name)) and not name.startswith("proxmox-kernel-"):
-            found.setdefault(match[1], []).append(name)
-    return tuple(name for kernel in kernels for name in found.get(kernel, ()))
 
 
 def install_prebuilt(facts: Facts, kernel: str, *others: str, is_instead: bool = False) -> str:
@@ -483,6 +470,7 @@ def _repair_of_cause(error: BuildError, kernel: str) -> str:
         "end what uses the memory, or add swap",
         FULL: "make room where it is missing: df -h /var /tmp",
         NO_HEADERS: f"bring the kernel's headers back whole: {again}",
+        NO_SOURCES: f"bring the kernel's headers: sudo apt-get install {quote(headers_for(kernel))}",
         NEWER_RELEASE: f"the headers of {kernel} are made for a newer release than this one: boot a kernel of this "
         "release's own archive, and remove that one with its headers",
         # Ubuntu's shim-signed; elsewhere DKMS makes its own key (dkms(8)).

@@ -45,7 +45,7 @@ def host(
         ),
         managers=SimpleNamespace(kubelet=False), boot_room=SimpleNamespace(is_full=False), nvidia=SimpleNamespace(is_vgpu=False), branches=tables(), reader=SimpleNamespace(now=lambda: NOW), packaging=Packaging({}, "not in this record"),
         archives=GivenArchives(origins=origins, packages_there=of_driver, updates=updates, lacking=lacking), os=SimpleNamespace(is_ubuntu=ubuntu),
-        boot=SimpleNamespace(next_kernel=next_kernel, kernels=(next_kernel, *kernels)), kernel=SimpleNamespace(release=RUNNING),
+        boot=SimpleNamespace(next_kernel=next_kernel, kernels=(next_kernel, *kernels)), kernel=SimpleNamespace(release=RUNNING, architecture="x86_64"), host=SimpleNamespace(cloud=""),
         packages=Packages(dict.fromkeys(packages, ("1", "install ok installed")) | dict.fromkeys(half, ("1", "install ok half-configured"))),
     )  # fmt: skip
 

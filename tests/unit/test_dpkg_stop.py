@@ -22,6 +22,7 @@ from hosttune.facts.gpu.build_log import (
     NEWER_RELEASE,
     NO_HEADERS,
     NO_KEY,
+    NO_SOURCES,
     NO_TOOL,
     OLD_COMPILER,
     BuildError,
@@ -71,7 +72,7 @@ def host(*paragraphs, dkms=(), modules=(), with_module=(RUNNING,), kernels=(RUNN
             is_installed=True, has_module_for_running_kernel=True, has_module_for_next_kernel=True, is_on_disk=True,
             userspace_version="580.142", is_foreign=False, held=(), is_mismatched=False, loaded_version=loaded,
         ),
-        kernel=SimpleNamespace(release=RUNNING), os=SimpleNamespace(is_ubuntu=ubuntu, id="ubuntu", version_id="24.04"),
+        kernel=SimpleNamespace(release=RUNNING, architecture="x86_64"), host=SimpleNamespace(cloud=""), os=SimpleNamespace(is_ubuntu=ubuntu, id="ubuntu", version_id="24.04"),
         boot=SimpleNamespace(kernels=kernels, next_kernel=next_kernel, secure_boot=secure_boot, takes_own_modules=enrolled or not secure_boot),
         archives=GivenArchives(origins=origins, packages_there=[(one.name, one.version) for one in of_driver], updates=()),
         boot_room=SimpleNamespace(is_full=full, way_out="sudo apt-get autoremove --purge"),
@@ -146,8 +147,8 @@ def test_driver_of_nvidias_archive_gets_no_module_of_ubuntus():
     assert stop.repair == (
         "a supported branch, at a maintenance, from NVIDIA's archive: sudo apt-get update && sudo apt-get install "
         "nvidia-driver-pinning-595 && sudo apt-get install nvidia-open\ndrain the host and reboot\nor "
-        f"fix what {FAILED.log} names\nsudo dpkg --configure -a\nor, until the driver builds for it, remove that "
-        f"kernel: {remove}"
+        f"until the driver builds for it, remove that kernel: {remove}\nor fix what {FAILED.log} names\nsudo dpkg "
+        "--configure -a"
     )
     only = find_stop(host(*cuda, META, *image, dkms=(FAILED,), with_module=()))
     assert "remove that kernel" not in only.repair
@@ -173,6 +174,7 @@ def test_compiler_that_the_build_lacked_comes_before_any_other_way():
         (KILLED, "the compiler was killed"),
         (FULL, "make room where it is missing"),
         (NO_TOOL, "bring what builds it: sudo apt-get install "),
+        (NO_SOURCES, "bring the kernel's headers: sudo apt-get install linux-headers-"),
         (NO_HEADERS, "bring the kernel's headers back whole: sudo apt-get install --reinstall linux-headers-"),
         (NEWER_RELEASE, "the headers of "),
         (NO_KEY, "make the key that modules are signed with"),
@@ -438,6 +440,80 @@ def test_kernel_of_no_known_package_is_not_removed():
     repair = find_stop(on_proxmox()).repair
     assert repair.startswith(f"boot {OLD_PVE}, which has a module\nor fix what")
     assert "apt-get remove" not in repair
+
+
+XANMOD = "6.18.18-x64v3-xanmod1"
+OF_XANMOD = tuple(paragraph(f"linux-{one}-{XANMOD}", "1") for one in ("headers", "image"))
+
+
+def on_kernel(kernel, *more, running=RUNNING, error=None, **given):
+    failed = replace(FAILED, kernel=kernel, error=error or FAILED.error)
+    facts = host(DKMS, DRIVER, *more, dkms=(failed,), origins=("NVIDIA",), **given)
+    facts.kernel.release = running
+    return facts
+
+
+def test_kernel_of_another_archive_gives_way_to_ubuntus_before_its_log_is_to_be_solved():
+    """xanmod/linux issue 292: the next kernel; the running one is Ubuntu's and has a module."""
+    repair = find_stop(on_kernel(XANMOD, *OF_XANMOD, kernels=(RUNNING, XANMOD), next_kernel=XANMOD)).repair
+    assert repair.startswith(
+        f"{XANMOD} is no kernel of Ubuntu's archive; use {RUNNING}, which has a module: sudo apt-get remove "
+        f"linux-headers-{XANMOD} linux-image-{XANMOD}\nor fix what"
+    )
+
+
+@pytest.mark.parametrize(
+    ("cloud", "ubuntu", "metas"),
+    [
+        ("", True, "linux-image-generic linux-headers-generic"),
+        ("aws", True, "linux-image-aws linux-headers-aws"),
+        ("", False, "linux-image-amd64 linux-headers-amd64"),
+    ],
+)
+def test_running_kernel_of_another_archive_leads_to_an_own_one(cloud, ubuntu, metas):
+    """M-Bab/linux-kernel-amdgpu-binaries issue 101: no other kernel is here."""
+    facts = on_kernel(XANMOD, *OF_XANMOD, running=XANMOD, kernels=(XANMOD,), with_module=(), loaded="", ubuntu=ubuntu)
+    facts.host.cloud = cloud
+    repair = find_stop(facts).repair
+    assert f"sudo apt-get update && sudo apt-get install {metas} linux-headers-{XANMOD}-\nboot that kernel" in repair
+    assert f"and remove {XANMOD} there: sudo apt-get remove linux-image-{XANMOD}\nor fix what" in repair
+    facts.archives.lacking = tuple(metas.split())
+    assert "no kernel of" not in find_stop(facts).repair
+
+
+@pytest.mark.parametrize(
+    "kernel", [NEW, "6.1.0-28-amd64", "6.12.48+deb13-cloud-amd64", "6.1.0-0.deb11.13-amd64", "6.12.22-amd64", PVE]
+)
+def test_kernel_of_a_distribution_is_not_replaced(kernel):
+    assert "no kernel of" not in find_stop(on_kernel(kernel, kernels=(RUNNING, kernel))).repair
+
+
+@pytest.mark.parametrize(
+    "kernel", ["6.11.0-061100-generic", "6.13.0-061300rc5-generic", "7.1.3-4-liquorix-amd64", "6.8.0"]
+)
+def test_kernel_that_no_package_brought_is_not_of_ubuntu(kernel):
+    repair = find_stop(on_kernel(kernel, kernels=(RUNNING, kernel))).repair
+    assert f"{kernel} is no kernel of Ubuntu's archive; use {RUNNING}, which has a module\nlet {RUNNING} boot" in repair
+
+
+def test_compiler_of_another_kernel_leads_and_headers_of_a_newer_release_do_not():
+    repair = find_stop(on_kernel(XANMOD, *OF_XANMOD, error=BuildError("error: -f", OLD_COMPILER, "gcc-16"))).repair
+    assert repair.startswith("bring gcc-16") and f"\nor {XANMOD} is no kernel of" in repair  # noqa: PT018 - one sentence
+    repair = find_stop(on_kernel(XANMOD, *OF_XANMOD, error=BuildError("libc.so.6", NEWER_RELEASE))).repair
+    assert repair.startswith(f"{XANMOD} is no kernel of")
+
+
+def test_proxmoxs_kernel_of_no_other_with_a_module_leads_to_its_default_one():
+    def repair(*more):
+        facts = on_proxmox(*more)
+        facts.driver.kernels_with_module = ()
+        return find_stop(facts).repair
+
+    assert "install proxmox-default-kernel proxmox-default-headers\nboot it: sudo proxmox-boot-tool" in repair()
+    default = paragraph("proxmox-default-kernel", "1", Depends="proxmox-kernel-6.14")
+    assert "take Proxmox VE's default kernel" in repair(default)
+    default = paragraph("proxmox-default-kernel", "1", Depends="proxmox-kernel-6.17")
+    assert "take Proxmox VE's default kernel" not in repair(default)
 
 
 class Everything:

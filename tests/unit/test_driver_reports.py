@@ -3,6 +3,7 @@
 import pytest
 
 from hosttune.facts.gpu.archives import Offer
+from hosttune.facts.gpu.build_log import error_in
 from hosttune.facts.gpu.driver import DriverPackage
 from hosttune.facts.gpu.nvidia_smi import without_room
 from hosttune.facts.placed import Placed
@@ -181,3 +182,43 @@ def test_module_of_the_installer_is_not_signed_by_a_key_of_dkms():
     way = by_name(facts)["Secure Boot refuses"].way_out
     assert way.startswith("run the installer that brought the driver again with --dkms")
     assert "sudo mokutil --import /var/lib/dkms/mok.pub" in way
+
+
+NO_DRIVER = {"branch": "", "name": "", "loaded_version": "", "userspace_version": "", "modules": (), "ubuntu": False}
+NO_SOURCES = "Unable to find the kernel source tree for the currently running kernel"
+
+
+def test_driver_of_debian_comes_with_the_headers_that_it_is_compiled_with():
+    """MichaIng/DietPi issue 6256; in GoogleCloudPlatform/compute-gpu-installation issue 28 the archive has none any more."""
+    facts = host(**NO_DRIVER)
+    (state,) = states(facts)
+    assert f"apt-get install nvidia-driver linux-headers-{KERNEL})" in state.way_out
+    facts.archives.lacking = (f"linux-headers-{KERNEL}",)
+    (state,) = states(facts)
+    assert state.way_out.startswith(f"no list of apt has linux-headers-{KERNEL}: ")
+    assert state.way_out.endswith("apt-get install nvidia-driver)")
+
+
+def test_installer_that_found_no_headers_names_their_package_once():
+    """MichaIng/DietPi issue 5818."""
+    build = error_in(f"ERROR: {NO_SOURCES}.  Please make sure")
+    assert build.is_of_host
+    (state,) = states(host(**NO_DRIVER, installer_error=NO_SOURCES, installer_build=build))
+    assert state.evidence.count(NO_SOURCES) == 1
+    assert state.way_out.startswith(
+        f"bring the kernel's headers: sudo apt-get install linux-headers-{KERNEL}\nrun that"
+    )
+
+
+def test_nvidia_smi_without_a_module_is_no_trouble_of_its_own():
+    refused = {"smi": "refused", "refusal": "not loaded", "problem": "nvidia-smi: has failed"}
+    facts = host(loaded_version="", has_module_for_running_kernel=False, modules=(), nvidia=refused)
+    assert "nvidia-smi refuses" not in names(facts)
+    assert "nvidia-smi refuses" in names(host(loaded_version="", nvidia=refused))
+
+
+def test_node_whose_apt_waits_for_a_part_of_the_driver_is_degraded():
+    """`apt-get -f install` may remove the driver; health called such a node fit."""
+    found = by_name(host(lacking="nvidia-utils-580-server"))["unmet dependencies"]
+    assert (found.is_dead, found.impairs) == (False, True)
+    assert not any(one.impairs for one in states(host()))

@@ -22,6 +22,8 @@ RELEASE = "/proc/sys/kernel/osrelease"
         ("6.1.0-28-cloud-amd64", "cloud-amd64"),
         ("6.12.48+deb13-amd64", "amd64"),
         ("6.11.10+bpo-arm64", "arm64"),
+        ("6.12.22-amd64", "amd64"),
+        ("6.12.22-cloud-arm64", "cloud-arm64"),
         ("6.18.44-fc-v445", ""),
         ("5.15.153.1-microsoft-standard-WSL2", ""),
         ("6.9.3", ""),

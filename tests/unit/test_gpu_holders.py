@@ -4,14 +4,19 @@ which would leave it as it is.
 
 from __future__ import annotations
 
+from dataclasses import replace
+from types import SimpleNamespace
+
 import pytest
 
 from hosttune.choices.driver_state import before_boot, choose
 from hosttune.choices.driver_states.state import BootOutlook
 from hosttune.facts import Facts
-from hosttune.facts.gpu.gpu_holders import GpuHolder, bound_in
+from hosttune.facts.gpu.gpu_holders import GpuHolder, _is_image_newer, bound_in
 from hosttune.facts.kernel.kernel_log import JOURNAL
 from hosttune.facts.kernel.module_options import kept_out_in
+from hosttune.host.door import Stat
+from hosttune.values import ABSENT
 from tests.unit.fake_reader import FakeReader
 from tests.unit.test_driver_state import NOT_LOADED, TABLE, host, names, states
 
@@ -151,8 +156,36 @@ def test_nouveau_of_a_host_whose_installer_did_not_keep_it_out():
     (state, _) = states(on(held("nouveau", ("nouveau",)), **runfile))
     assert (state.name, state.waits_for_reboot, "blacklist nouveau" in state.way_out) == ("nouveau", False, True)
     kept = held("nouveau", ("nouveau",), kept_out_by="/etc/modprobe.d/nvidia-installer-disable-nouveau.conf")
-    assert states(on(kept, **runfile))[0].waits_for_reboot
+    (state, _) = states(on(kept, **runfile))
+    assert (state.waits_for_reboot, state.way_out.startswith("sudo update-initramfs")) == (False, True)
+    assert "not known to be in the initial RAM disk" in state.evidence
+    assert states(on(replace(kept, is_image_newer=True), **runfile))[0].waits_for_reboot
     assert states(host(**TABLE["nouveau"][0]))[0].waits_for_reboot
+
+
+@pytest.mark.parametrize(
+    ("place", "waits"),
+    [
+        ("", False), ("/etc/modprobe.d/a.conf", False), (PACKAGED, True),
+        ("modprobe.blacklist=nouveau on the kernel command line", True),
+    ],
+)  # fmt: skip
+def test_nouveau_beside_packages_of_the_driver_is_gone_after_a_boot_that_keeps_it_out(place, waits):
+    """Their file can be deleted, and one that a person wrote can be missing in the initial RAM disk."""
+    (state,) = states(on(held("nouveau", ("nouveau",), kept_out_by=place), nouveau_bound=True))
+    assert (state.name, state.waits_for_reboot) == ("nouveau", waits)
+    assert ("printf 'blacklist nouveau" in state.way_out) == (not place)
+
+
+@pytest.mark.parametrize(("image", "is_newer"), [(2, True), (1, False), (None, False)])
+def test_initial_ram_disk_is_compared_with_the_file_that_keeps_a_module_out(image, is_newer):
+    file, initrd = "/etc/modprobe.d/a.conf", "/boot/initrd.img-6.8.0-45-generic"
+    times = {file: 2} if image is None else {file: 2, initrd: image}
+    stats = {path: Stat("file", 0o644, 0, 0, 1, time, 1, 1, 1) for path, time in times.items()}
+    reader = SimpleNamespace(stat=lambda path: stats.get(path, ABSENT))
+    facts = SimpleNamespace(boot=SimpleNamespace(next_kernel="6.8.0-45-generic"))
+    assert _is_image_newer(reader, facts, file) is is_newer
+    assert not _is_image_newer(reader, facts, "")
 
 
 def test_host_without_a_driver_names_who_holds_its_gpu():

@@ -11,6 +11,7 @@ from hosttune.choices.driver_states.modules import (
     next_module,
     running_module,
     tell_of_mismatch,
+    tell_of_rejected,
     tell_of_stale,
     tell_of_swapped,
     will_be_other,
@@ -312,7 +313,8 @@ _LIKE_LIBRARIES = (
 def tell_of_refusal(facts: Facts) -> StateText | None:
     """nvidia-smi says no, or nothing at all, and nothing above says why."""
     if not facts.driver.is_loaded:
-        return _tell_of_unreached(facts) if facts.nvidia.smi == "refused" else None
+        is_explained = any(holds_state(look, facts) for look in (missing_now, tell_of_rejected))
+        return _tell_of_unreached(facts) if facts.nvidia.smi == "refused" and not is_explained else None
     if facts.nvidia.smi == "answers":
         return _tell_of_hanging(facts, facts.health.problem) if facts.health.is_stuck else None
     if facts.nvidia.smi not in ("refused", "hangs"):

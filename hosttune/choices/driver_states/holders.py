@@ -26,8 +26,12 @@ def tell_of_nouveau(facts: Facts) -> StateText | None:
     if not (facts.driver.nouveau_bound and facts.driver.is_installed):
         return None
     evidence = "nouveau holds a GPU, so the installed NVIDIA driver cannot use it"
+    known = _find_nouveau(facts)
     if boot_after_nouveau(facts) is BootOutlook.MENDS:
         return evidence, _AGAIN
+    if known and known.kept_out_by:
+        place = f"{known.kept_out_by} keeps it out, but is not known to be in the initial RAM disk"
+        return f"{evidence}; {place}, from which it is loaded", f"{INITRAMFS}\n{REBOOT}"
     return (
         f"{evidence}; nothing keeps it out, so it has the GPU after a reboot too",
         f"{make_blacklist((NOUVEAU,))}\n{REBOOT}",
@@ -35,10 +39,14 @@ def tell_of_nouveau(facts: Facts) -> StateText | None:
 
 
 def boot_after_nouveau(facts: Facts) -> BootOutlook:
-    """Packages of the driver keep it out; NVIDIA's installer does unless an option forbids it."""
-    known = [one for one in facts.driver.holders if one.name == NOUVEAU]
-    is_kept_out = bool(facts.driver.branch) or not known or bool(known[0].kept_out_by)
-    return BootOutlook.MENDS if is_kept_out else BootOutlook.USELESS
+    """Packages of the driver bring the file that keeps it out, unless it was deleted; NVIDIA's installer does unless an
+    option forbids it."""
+    known = _find_nouveau(facts)
+    return BootOutlook.MENDS if known is None or known.is_out_at_boot else BootOutlook.USELESS
+
+
+def _find_nouveau(facts: Facts) -> GpuHolder | None:
+    return next((one for one in facts.driver.holders if one.name == NOUVEAU), None)
 
 
 def tell_of_other_holder(facts: Facts) -> StateText | None:
@@ -53,7 +61,7 @@ def tell_of_other_holder(facts: Facts) -> StateText | None:
 def boot_after_held(facts: Facts) -> BootOutlook:
     """Only what a package keeps out is sure to be gone after a boot: it has built the initial RAM disk anew."""
     found = _list_others(facts)
-    return BootOutlook.MENDS if found and all(one.is_packaged for one in found) else BootOutlook.USELESS
+    return BootOutlook.MENDS if found and all(one.is_out_at_boot for one in found) else BootOutlook.USELESS
 
 
 def not_loaded(facts: Facts) -> StateText | None:
@@ -123,7 +131,7 @@ def _way_out(holder: GpuHolder, facts: Facts) -> str:
             f"leave it so, or take it out of what sets it aside ({holder.name} in the kernel command line or in "
             f"/etc/modprobe.d, driverctl, driver_override)\n{INITRAMFS}\n{REBOOT}"
         )
-    if holder.is_packaged:
+    if holder.is_out_at_boot:
         return _AGAIN
     if holder.kept_out_by:
         return f"{holder.kept_out_by} keeps it out once the initial RAM disk has it: {INITRAMFS}\n{REBOOT}"

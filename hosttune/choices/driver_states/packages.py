@@ -13,8 +13,9 @@ from hosttune.choices.drivers.branch import describe_last, stale_note, supported
 from hosttune.choices.drivers.branch_offers import offers_within
 from hosttune.choices.drivers.components import fabric_packages, list_managers
 from hosttune.choices.drivers.switches import has_switches
-from hosttune.choices.next_kernel import OF_KERNEL, make_module_commands
+from hosttune.choices.next_kernel import make_module_commands
 from hosttune.choices.other_build import newer_build
+from hosttune.choices.own_kernel import OF_KERNEL
 from hosttune.facts.apt_decisions import make_unhold_command
 from hosttune.facts.base import attempt
 from hosttune.facts.gpu.archives import branch_in

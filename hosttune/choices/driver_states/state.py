@@ -14,6 +14,7 @@ from hosttune.facts.kernel.initramfs import REBUILD
 from hosttune.frozen import frozen
 from hosttune.quoting import join, quote
 
+UNMET = "unmet dependencies"
 REBOOT = "drain the host and reboot"
 INITRAMFS = REBUILD
 RUNFILE = "NVIDIA's own installer (runfile) put a driver here"
@@ -65,6 +66,11 @@ class DriverState(Fact):
     def blocks_reboot(self) -> bool:
         """A boot before it is solved makes it worse."""
         return self.boot is BootOutlook.HARMS
+
+    @property
+    def impairs(self) -> bool:
+        """The GPUs compute until the next boot, or until apt repairs what it misses: that may remove the driver."""
+        return (self.is_dead and self.blocks_reboot and self.name != "broken packages") or self.name == UNMET
 
 
 def read_log_fact(facts: Facts, name: str) -> Any:

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 OLD_COMPILER, CRASHED, KILLED, FULL, COMPILER_CHECK = "old compiler", "crashed", "killed", "full", "compiler check"
 NO_TOOL, NO_HEADERS, NEWER_RELEASE, NO_KEY = "no tool", "no headers", "newer release", "no key"
-_OF_HOST = frozenset({OLD_COMPILER, CRASHED, KILLED, FULL, NO_TOOL, NO_HEADERS, NEWER_RELEASE, NO_KEY})
+NO_SOURCES = "no sources"
+_OF_HOST = frozenset({OLD_COMPILER, CRASHED, KILLED, FULL, NO_TOOL, NO_HEADERS, NEWER_RELEASE, NO_KEY, NO_SOURCES})
 # Behind any other error gcc says in a note, or before gcc 10 in a warning, that it does not know some -Wno- option.
 _UNKNOWN_OPTION = ("error: unrecognized command-line option", "error: unrecognized command line option")
 # Words of a line to what they say; the first such line counts.
@@ -35,6 +36,8 @@ _CAUSES = {
     "ERROR: Kernel configuration is invalid.": NO_HEADERS,
     "include/generated/autoconf.h or include/config/auto.conf are missing": NO_HEADERS,
     # scripts/sign-file.c of Linux: it prints the call of OpenSSL that failed.
+    # NVIDIA's installer, without headers of the running kernel (MichaIng/DietPi issue 5818).
+    "Unable to find the kernel source tree for the currently running kernel": NO_SOURCES,
     "sign-file: /var/lib/shim-signed/mok/MOK.": NO_KEY,
     "sign-file: /var/lib/dkms/mok.": NO_KEY,
 }

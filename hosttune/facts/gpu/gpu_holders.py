@@ -15,7 +15,9 @@ from hosttune.facts.gpu.gpu_errors import is_load, slot_of, split_stamp
 from hosttune.facts.gpu.gpus import is_vfio
 from hosttune.facts.kernel.initramfs import REBUILD
 from hosttune.facts.kernel.module_options import normalize_module
+from hosttune.facts.kernel.modules_at_boot import ON_COMMAND_LINE, kept_out_at_boot
 from hosttune.frozen import frozen
+from hosttune.host.door import Stat
 from hosttune.quoting import quote
 from hosttune.regex import regex
 
@@ -46,11 +48,19 @@ class GpuHolder(Fact):
     is_reserving: bool  # it sets devices aside, and drives none
     kept_out_by: str  # the file of modprobe.d that keeps these modules out from the next boot on; empty for none
     is_of_log: bool  # the kernel log names it, and sysfs shows no driver of these GPUs
+    is_image_newer: bool = False  # the initial RAM disk of the next kernel was made after that file was written
 
     @property
     def is_packaged(self) -> bool:
         """A package brings that file, and builds the initial RAM disk anew when it is installed."""
         return self.kept_out_by.startswith(("/usr/lib/", "/lib/"))
+
+    @property
+    def is_out_at_boot(self) -> bool:
+        """The next boot keeps it out: what loads modules before the root is mounted has that file, too."""
+        return bool(self.kept_out_by) and (
+            self.is_packaged or self.is_image_newer or self.kept_out_by.endswith(ON_COMMAND_LINE)
+        )
 
 
 def make_blacklist(modules: tuple[str, ...]) -> str:
@@ -97,9 +107,18 @@ def _make_holder(reader: Reader, facts: Facts, name: str, slots: list[str], *, i
     key = normalize_module(name).lower()
     is_reserving = key in _RESERVING
     modules = _MODULES.get(key.replace("_", "")) or (() if is_reserving else (_module_of(reader, name),))
-    kept_out = attempt(lambda: facts.module_options.kept_out)
+    kept_out = attempt(kept_out_at_boot, facts)
     files = [kept_out.get(module, "") for module in modules[:1]] if isinstance(kept_out, Mapping) else []
-    return GpuHolder(name, modules, tuple(slots), is_reserving, next(iter(files), ""), is_of_log)
+    file = next(iter(files), "")
+    return GpuHolder(name, modules, tuple(slots), is_reserving, file, is_of_log, _is_image_newer(reader, facts, file))
+
+
+def _is_image_newer(reader: Reader, facts: Facts, file: str) -> bool:
+    """False where it is not known, as on a host without /boot."""
+    kernel = attempt(lambda: facts.boot.next_kernel)
+    image = reader.stat(f"/boot/initrd.img-{kernel}") if isinstance(kernel, str) and kernel else None
+    written = reader.stat(file) if file.startswith("/") else None
+    return isinstance(image, Stat) and isinstance(written, Stat) and image.mtime_ns >= written.mtime_ns
 
 
 def _module_of(reader: Reader, name: str) -> str:

@@ -35,7 +35,7 @@ FOLDER = "/lib/firmware/nvidia"
 KERNEL_LOG = "sudo dmesg | grep -E 'NVRM|nvidia .*firmware'"
 MISSING, INTERRUPTED, UNREADABLE, OTHER_VERSION = "missing", "interrupted", "unreadable", "other version"
 HALF_STARTED, NOT_BOOTED, NOT_SET_UP = "half-started", "not booted", "not set up"
-NO_POWER, NO_LOADER, NO_ROM = "no power", "no loader", "no ROM"
+NO_POWER, NO_LOADER, NO_ROM, NOT_READY = "no power", "no loader", "no ROM", "not ready"
 OF_FIRMWARE = frozenset({MISSING, INTERRUPTED, UNREADABLE, OTHER_VERSION})
 _BUS = r"([0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})(?:\.([0-7]))?"
 _LOAD = regex(
@@ -53,10 +53,14 @@ _NO_POWER = regex(rf"NVRM: *GPU (?:at )?(?:PCI:)?{_BUS}:? GPU does not have the 
 # kernel_gsp_vbios_tu102.c).
 _NO_LOADER = regex(r"NVRM: .*(?:Booter failed with non-zero error code|failed to execute Booter)")
 _NO_ROM = regex(r"NVRM: .*(?:did not find valid ROM signature|failed to find BIT header in VBIOS image)")
+# The open module of branches before 560 drives GeForce and workstation GPUs only with an option (README of the driver,
+# "Open Linux Kernel Modules"; NVIDIA/open-gpu-kernel-modules issues 246 and 326).
+_NOT_READY = regex(r"NVRM: .*Open nvidia\.ko is only ready for use on Data Center GPUs")
 _NOT_BOOTED = regex(r"NVRM: .*failed to wait for GFW[_ ]BOOT", re.IGNORECASE)
 _FAILED = regex(rf"NVRM: *GPU (?:at )?(?:PCI:)?{_BUS}:? RmInitAdapter failed!? ?(\([0-9A-Fa-fx:]{{1,60}}\))?")
 _CAUSES = {
     HALF_STARTED: _HALF, NOT_BOOTED: _NOT_BOOTED, NO_POWER: _NO_POWER, NO_LOADER: _NO_LOADER, NO_ROM: _NO_ROM,
+    NOT_READY: _NOT_READY,
 }  # fmt: skip
 _PACKAGE = regex(r"nvidia-firmware(?:-.*)?|firmware-nvidia(?:-.*)?-gsp")
 _KERNEL_COMMON = regex(r"nvidia-kernel-common(?:-.*)?")
@@ -73,6 +77,8 @@ _DESCRIBED = {
     NO_POWER: "the power connectors of {} have no power (kernel log: necessary power cables)",
     NO_LOADER: "the loader of the firmware ended with an error for {} (kernel log: Booter)",
     NO_ROM: "the driver found no valid ROM (VBIOS) of {} (kernel log)",
+    NOT_READY: "the open kernel module of this release drives {} only with an option, as it is no data-center GPU "
+    "(kernel log: only ready for use on Data Center GPUs)",
 }
 
 
@@ -89,6 +95,11 @@ _WAYS = {
     NO_LOADER: "drain the host, and power it off and on: a reboot may leave the GPU as it is\n"
     f"if it comes again, {RUN_REPORT}, and try another version of the driver",
 }
+_OPTION = r"options nvidia NVreg_OpenRmEnableUnsupportedGpus=1\n"  # for printf(1)
+_WAYS[NOT_READY] = (
+    "take the closed kernel module of the same version, or a branch from 580 on, whose open module drives it\n"
+    f"or give the option: printf {quote(_OPTION)} | sudo tee /etc/modprobe.d/nvidia-open.conf\n{REBUILD}\n{_REBOOT}"
+)
 _NO_ROM_IN_VM = (
     "ask who runs the host of this virtual machine to shut it down, reset the GPU or reboot that host, and give the "
     "machine the ROM of the board (libvirt: <rom file=...>; qemu: romfile=)\na reboot in here does not change that"
@@ -105,7 +116,7 @@ class GspFailure(Fact):
 
     slot: str  # 0000:18:00.0
     # missing | interrupted | unreadable | other version (of the firmware), half-started | not booted | no power |
-    # no loader | no ROM | not set up
+    # no loader | no ROM | not ready | not set up
     cause: str
     version: str  # of the firmware that was asked for; of another version: of the module
     file: str  # gsp_ga10x.bin; empty where the log does not name one

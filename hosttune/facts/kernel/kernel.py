@@ -33,13 +33,20 @@ if TYPE_CHECKING:
     from hosttune.host.door import Reader
 
 HEADERS = "linux-headers"  # how the packages begin with which modules for a kernel are compiled
-# Ubuntu: 6.8.0-1010-nvidia-64k (ABI number, flavour). Debian: 6.1.0-28-cloud-amd64, 6.12.48+deb13-amd64.
+# Ubuntu: 6.8.0-1010-nvidia-64k (ABI number, flavour). Debian: 6.1.0-28-cloud-amd64, 6.12.48+deb13-amd64, testing
+# 6.12.22-amd64.
 _RELEASE = "/proc/sys/kernel/osrelease"
-_FLAVOUR = regex(r"\d+\.[\d.]+(?:-\d+|\+(?:deb|bpo)[\w.]*)-([a-z][\w.-]*)")
+_FLAVOUR = regex(r"\d+\.[\d.]+(?:(?:-\d+|\+(?:deb|bpo)[\w.]*)-([a-z][\w.-]*)|-((?:cloud-|rt-)?(?:amd64|arm64)))")
 _OF_UBUNTU = frozenset({
     "generic", "lowlatency", "realtime", "aws", "azure", "gcp", "gke", "gkeop", "oracle", "ibm", "kvm", "nvidia", "oem",
     "intel", "raspi", "bluefield", "tegra", "fips", "cvm",
 })  # fmt: skip
+# Builds of kernel.ubuntu.com/mainline have the version as their ABI number: 6.11.0-061100-generic.
+_MAINLINE = regex(r"[\d.]+-0\d{5}(?:rc\d{1,2})?-.*")
+# Debian: also 6.1.0-0.deb11.13-cloud-amd64 of its backports.
+_OF_DEBIAN = regex(
+    r"[\d.]+(?:-\d+|-0\.(?:deb|bpo)[\w.]*|\+(?:deb|bpo)[\w.]*)?-(?:cloud-|rt-)?(?:amd64|arm64)(?:-16k|-64k)?"
+)
 _VERSION = regex(r"(\d+)\.(\d+)")
 _STAT = "/proc/stat"
 _KEPT = "/var/lib/systemd/pstore"
@@ -86,14 +93,20 @@ class Kernel(Fact):
 def flavour_of(release: str) -> str:
     """What is behind the ABI number of a Debian or Ubuntu kernel release; empty for any other release."""
     match = _FLAVOUR.fullmatch(release)
-    return match[1] if match else ""
+    return (match[1] or match[2]) if match else ""
 
 
 def is_ubuntus(release: str) -> bool:
-    """Whether a kernel is of Ubuntu's archive, by its flavour: liquorix-amd64, pve, xanmod1 and generic builds of one's
-    own are not. The flavours are those of linux-image-FLAVOUR in jammy, noble and resolute.
+    """Whether a kernel is of Ubuntu's archive, by its flavour: liquorix-amd64, pve, xanmod1, and mainline
+    builds are not. The flavours are those of linux-image-FLAVOUR in jammy, noble and resolute.
     """
-    return flavour_of(release).partition("-")[0] in _OF_UBUNTU
+    return flavour_of(release).partition("-")[0] in _OF_UBUNTU and not _MAINLINE.fullmatch(release)
+
+
+def is_of_distribution(release: str) -> bool:
+    """Whether a kernel is of a distribution's archive (Ubuntu's and its derivatives', Debian's, Proxmox VE's), for
+    whose kernels drivers are packaged."""
+    return is_ubuntus(release) or is_of_proxmox(release) or _OF_DEBIAN.fullmatch(release) is not None
 
 
 def headers_for(release: str) -> str:
