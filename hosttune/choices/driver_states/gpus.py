@@ -38,7 +38,7 @@ from hosttune.facts.gpu.driver import NVIDIA_MODPROBE
 from hosttune.facts.gpu.gpu_holders import make_blacklist
 from hosttune.facts.gpu.gsp_firmware import KERNEL_LOG, NOT_SET_UP, OF_FIRMWARE, UNLOAD, reload_driver, way_out
 from hosttune.facts.gpu.nvidia import smi_package
-from hosttune.facts.gpu.ways_out import RUN_REPORT, SUPPORT, find_place, way_of
+from hosttune.facts.gpu.ways_out import SUPPORT, find_place, list_report, way_of
 from hosttune.quoting import quote
 
 if TYPE_CHECKING:
@@ -146,8 +146,8 @@ def reset_required(facts: Facts) -> StateText | None:
         "the driver refuses work on a GPU until it is reset (NV_ERR_RESET_REQUIRED in the kernel log): CUDA calls it "
         "busy or unavailable, and nvidia-smi shows nothing"
     )
-    report = f"{RUN_REPORT}: {find_place(facts.reader, facts).prefix('nvidia-bug-report.sh')}"
-    steps = ("drain the node", report, "end all that uses the GPUs", reload_driver(facts), SUPPORT)
+    report = list_report(find_place(facts.reader, facts))
+    steps = ("drain the node", *report, "end all that uses the GPUs", reload_driver(facts), SUPPORT)
     return evidence, "\n".join(steps)
 
 
@@ -339,7 +339,8 @@ def tell_of_refusal(facts: Facts) -> StateText | None:
         return _tell_of_hanging(facts, facts.nvidia.problem)
     if facts.nvidia.refusal == "mismatch":  # of versions that are not known here: else `mismatch` or `stale module`
         return facts.nvidia.problem, _LIKE_LIBRARIES
-    return facts.nvidia.problem, f"see why: {KERNEL_LOG}\nif that does not say, {RUN_REPORT}: sudo nvidia-bug-report.sh"
+    unsaid = [f"if that does not say, {one}" for one in list_report(find_place(facts.reader, facts))]
+    return facts.nvidia.problem, "\n".join((f"see why: {KERNEL_LOG}", *unsaid))
 
 
 def _tell_of_unreached(facts: Facts) -> StateText:
