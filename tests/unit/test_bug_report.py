@@ -221,6 +221,14 @@ def test_time_is_that_of_its_own_date_where_files_of_the_kernel_are_older(date, 
     assert round((read_bug_report(changed, "x", "1").collected_at - at) / 60) == minutes
 
 
+def test_libraries_that_nvidia_smi_does_not_find_are_the_first_step():
+    words = "NVIDIA-SMI couldn't find libnvidia-ml.so library in your system. Please make sure that it is installed.\n"
+    found = findings(reader(report(smi=words)))
+    (one,) = (one for one in found if one.is_fault and one.rule == "gpu-driver-health")
+    assert one.todo.startswith("see which libraries of the driver the system finds: ldconfig -p")
+    assert "dmesg" not in one.todo
+
+
 @pytest.mark.parametrize("name", SICK)
 def test_who_reads_a_report_is_not_sent_for_one(name):
     found = findings(reader(report(**without_module(SICK[name][0]))))

@@ -309,6 +309,14 @@ _LIKE_LIBRARIES = (
 )
 
 
+_NO_LIBRARY = "couldn't find libnvidia-ml.so"
+_FIND_LIBRARIES = (
+    "see which libraries of the driver the system finds: ldconfig -p | grep -E 'libnvidia-ml|libcuda'\n"
+    "see which version is loaded: cat /proc/driver/nvidia/version\n"
+    "install the libraries of that version, as the driver itself was installed"
+)
+
+
 def tell_of_refusal(facts: Facts) -> StateText | None:
     """nvidia-smi says no, or nothing at all, and nothing above says why."""
     if not facts.driver.is_loaded:
@@ -339,6 +347,8 @@ def tell_of_refusal(facts: Facts) -> StateText | None:
         return _tell_of_hanging(facts, facts.nvidia.problem)
     if facts.nvidia.refusal == "mismatch":  # of versions that are not known here: else `mismatch` or `stale module`
         return facts.nvidia.problem, _LIKE_LIBRARIES
+    if _NO_LIBRARY in facts.nvidia.problem:  # of packages that are not known here: else `libraries missing`
+        return facts.nvidia.problem, _FIND_LIBRARIES
     unsaid = [f"if that does not say, {one}" for one in list_report(find_place(facts.reader, facts))]
     return facts.nvidia.problem, "\n".join((f"see why: {KERNEL_LOG}", *unsaid))
 
