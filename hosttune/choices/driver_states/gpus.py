@@ -345,12 +345,19 @@ def tell_of_refusal(facts: Facts) -> StateText | None:
         return None
     if facts.nvidia.smi == "hangs":
         return _tell_of_hanging(facts, facts.nvidia.problem)
-    if facts.nvidia.refusal == "mismatch":  # of versions that are not known here: else `mismatch` or `stale module`
-        return facts.nvidia.problem, _LIKE_LIBRARIES
-    if _NO_LIBRARY in facts.nvidia.problem:  # of packages that are not known here: else `libraries missing`
-        return facts.nvidia.problem, _FIND_LIBRARIES
+    return facts.nvidia.problem, _way_out_of_refusal(facts)
+
+
+def _way_out_of_refusal(facts: Facts) -> str:
+    """By what nvidia-smi says, where versions and packages are not known: else `mismatch`, `stale module` or `libraries
+    missing` say more.
+    """
+    if facts.nvidia.refusal == "mismatch":
+        return _LIKE_LIBRARIES
+    if _NO_LIBRARY in facts.nvidia.problem:
+        return _FIND_LIBRARIES
     unsaid = [f"if that does not say, {one}" for one in list_report(find_place(facts.reader, facts))]
-    return facts.nvidia.problem, "\n".join((f"see why: {KERNEL_LOG}", *unsaid))
+    return "\n".join((f"see why: {KERNEL_LOG}", *unsaid))
 
 
 def _tell_of_unreached(facts: Facts) -> StateText:
