@@ -212,18 +212,3 @@ def test_advice_whose_words_are_unknown_is_unknown():
     disks = Disks((Disk("sda", make_unread(WHY)),))
     (found,) = findings_of(rule_with("len(disks.all) == 0", "{{ disks.all[0].errors }} errors", "false"), disks)
     assert (found.verdict, found.reason) == (Verdict.UNKNOWN, WHY)
-
-
-def test_condition_that_does_not_hold_decides_behind_one_that_is_unknown():
-    unread = Disks((Disk("sda", make_unread(WHY)),))
-    guards = """applies_when:
-  - {{if: "disks.all[0].errors == 0", else: it has errors}}
-  - {{if: "disks.all[{}].name == 'sdb'", else: it is another one}}
-"""
-    rule = rule_with("false", "words")
-    (found,) = findings_of(rule, unread, guards.format(0))
-    assert (found.verdict, found.reason) == (Verdict.NOT_APPLICABLE, "it is another one")
-    (found,) = findings_of(rule, unread, guards.format(1))  # an error behind what is unknown decides nothing
-    assert (found.verdict, found.is_fault, found.reason) == (Verdict.UNKNOWN, False, WHY)
-    (found,) = findings_of(rule, unread, guards.format(0).replace("sdb", "sda"))
-    assert (found.verdict, found.is_fault, found.reason) == (Verdict.UNKNOWN, False, WHY)

@@ -106,23 +106,19 @@ def _evaluate_rule(rule: Rule, names: ExpressionNames) -> Evaluation:
     doubt: UnknownFact | None = None
     items: list[tuple[str, ExpressionNames]] = []
     try:
-        is_sure = True
         for guard in rule.applies_when:
             try:
                 applies = guard.condition.evaluate(names)
             except UnknownFact as unknown:
-                is_sure = is_sure and guard.condition.subjects == _PLACE
+                if guard.condition.subjects != _PLACE:
+                    raise
                 doubt = doubt or unknown
                 continue
-            except HosttuneError:
-                if is_sure:
-                    raise
-                continue  # it asks for what an earlier one makes sure of
             if not applies:
                 return Evaluation(
                     rule, (_make_finding(rule, Verdict.NOT_APPLICABLE, _render_words(guard.otherwise, names)),)
                 )
-        for item in _list_items(rule, names) if is_sure else ():
+        for item in _list_items(rule, names):
             items.append(item)  # noqa: PERF402 - those that are known stay where there may be more
     except UnknownFact as unknown:
         doubt = doubt or unknown
