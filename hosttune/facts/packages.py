@@ -14,6 +14,7 @@ from hosttune.facts.reading import day_of, if_absent, require_known, require_sur
 from hosttune.facts.relations import depends_of, is_never_configured, provided_in, starts_in
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
+from hosttune.host.known.dpkg_status import NO_RELATIONS
 from hosttune.quoting import quote
 from hosttune.regex import regex
 from hosttune.values import ABSENT
@@ -218,7 +219,7 @@ def collect(reader: Reader, facts: Facts) -> Packages:  # noqa: ARG001 - the int
 def _read_packages(reader: Reader) -> Packages:
     database = require_known(reader.read(DATABASE), DATABASE)
     journal = _read_journal(reader)
-    again = make_shared(lambda: require_known(reader.read(DATABASE), DATABASE))
+    again = make_shared(_read_relations, reader)
     starts = make_shared(lambda: starts_in(again()))
     return Packages(
         parse_status(database + journal if journal else database),
@@ -229,6 +230,13 @@ def _read_packages(reader: Reader) -> Packages:
         parse_held_absent(database),
         Lookup(lambda name: name in starts() and is_never_configured(again(), starts()[name])),
     )
+
+
+def _read_relations(reader: Reader) -> bytes:
+    database = require_known(reader.read(DATABASE), DATABASE)
+    if database.startswith(NO_RELATIONS.encode()):
+        raise UnknownFact("what packages depend on is not in this file")
+    return database
 
 
 def _unpacked_on(reader: Reader, name: str) -> str:

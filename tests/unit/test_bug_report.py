@@ -205,6 +205,43 @@ def test_what_a_report_is_stands_before_the_answer():
     ]
 
 
+@pytest.mark.parametrize(
+    ("date", "minutes"),
+    [
+        ("Fri Nov 20 10:00:00 UTC 2026", 0),
+        ("Fri Nov 20 03:34:59 PM IST 2026", 5),  # the kernel's files were looked at before
+        ("20. Nov 2026 9:55:00 CET", 0),  # it goes on after its date
+        ("nothing", 0),
+    ],
+)
+def test_time_is_that_of_its_own_date_where_files_of_the_kernel_are_older(date, minutes):
+    content = report()
+    at = read_bug_report(content, "x", "1").collected_at
+    changed = content.replace(b"Fri Nov 20 10:00:00 UTC 2026", date.encode())
+    assert round((read_bug_report(changed, "x", "1").collected_at - at) / 60) == minutes
+
+
+def test_libraries_that_nvidia_smi_does_not_find_are_the_first_step():
+    words = "NVIDIA-SMI couldn't find libnvidia-ml.so library in your system. Please make sure that it is installed.\n"
+    found = findings(reader(report(smi=words)))
+    (one,) = (one for one in found if one.is_fault and one.rule == "gpu-driver-health")
+    assert one.todo.startswith("see which libraries of the driver the system finds: ldconfig -p")
+    assert "dmesg" not in one.todo
+
+
+@pytest.mark.parametrize("name", SICK)
+def test_who_reads_a_report_is_not_sent_for_one(name):
+    found = findings(reader(report(**without_module(SICK[name][0]))))
+    assert "run nvidia-bug-report.sh" not in "".join(one.todo for one in found)
+
+
+def test_log_of_the_buffer_is_not_called_the_journals():
+    content = report(dmesg="[ 864000.1] audit: type=1400\n")
+    found = [one for one in findings(reader(content)) if one.rule == "host-hardware-errors"]
+    assert any("only the buffer of the kernel was read" in one.reason for one in found)
+    assert "SystemMaxUse" not in "".join(one.todo for one in found)
+
+
 def test_backtraces_that_the_program_asked_for_are_no_stall():
     stall = LOG + "[ 7201.000000] watchdog: BUG: soft lockup - CPU#3 stuck for 26s! [python:1]\n"
     assert "kernel-stalls" in {rule for rule, _ in faults(report(dmesg=stall))} | {

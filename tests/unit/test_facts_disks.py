@@ -218,3 +218,15 @@ def test_medium_of_a_virtual_machines_disk_is_not_told():
     tree = Tree().add("vda", f"{PCI}/virtio1/block", rotational=1, partitions=("vda1",))
     disks = machine(tree, "fpu hypervisor").disks(queries=UNAME).all
     assert [(disk.is_virtual, disk.rotates) for disk in disks] == [(True, False), (True, False)]
+
+
+def test_partitions_are_known_by_the_class_where_the_folder_of_the_disk_is_not():
+    base = f"{PCI}/virtio2/block/vda"
+    own = {f"{base}/{name}": f"{value}\n" for name, value in {"size": 4096, "dev": "254:0"}.items()}
+    part = {f"{base}/vda1/{name}": f"{value}\n" for name, value in {"size": 2048, "dev": "254:1"}.items()}
+    reader = FakeReader(
+        own | part | {"/sys/class/block/vda/x": "", "/sys/class/block/vda1/x": ""},
+        links={"/sys/block/vda": base},
+        unreadable={base: "not in this record", "/sys/block/vda": "not in this record"},
+    )
+    assert [one.name for one in Facts(reader).disks.all] == ["vda", "vda1"]

@@ -135,7 +135,7 @@ def test_what_the_driver_says_now_counts_more_than_its_line_of_then():
 def test_error_that_comes_again_after_a_reset_is_said_to():
     (error,) = errors(xid(119), LOADING, xid(119))
     assert (error.count, error.is_back) == (1, True)
-    assert error.sentence.endswith("again after a reset")
+    assert error.sentence.endswith("again after a reset or a reload of the driver")
 
 
 def test_when_and_how_often():

@@ -345,6 +345,7 @@ def test_journal_without_such_lines_is_no_failure(text):
 def test_without_a_journal_the_buffer_is_all_that_anybody_keeps(journal):
     found = facts_of(journal, "[ 860000.1] audit: type=1400\n", {}, LONG)
     assert (found.kernel_log.is_whole, found.host_log.lockups) == (False, ())
+    assert not found.kernel_log.has_journal
     kept = Completed(0, b"-- No entries --\n", b"")
     with pytest.raises(UnknownFact, match="the journal does not reach back further"):
         _ = facts_of(kept, "[ 860000.1] audit: type=1400\n", {}, LONG).host_log.lockups
@@ -353,6 +354,7 @@ def test_without_a_journal_the_buffer_is_all_that_anybody_keeps(journal):
 def test_journal_that_has_the_boot_is_whole_whatever_the_buffer_lost():
     found = facts_of(log_of("Linux version 6.8.0-60-generic"), "[ 860000.1] audit: type=1400\n", GOES_ON, LONG)
     assert (found.kernel_log.is_whole, found.host_log.uncorrected) == (True, 0)
+    assert found.kernel_log.has_journal
     alone = facts_of(log_of("Run /init as init process"), ABSENT, GOES_ON)
     assert (alone.kernel_log.is_whole, alone.host_log.uncorrected) == (True, 0)
 

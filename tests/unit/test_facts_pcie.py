@@ -18,7 +18,7 @@ from hosttune.facts.kernel.iommu import arguments_of
 from hosttune.host.overlay.overlay import Overlay
 from hosttune.host.reading.pci_config import extended_capabilities, is_pci_config, without_serial
 from hosttune.host.record.record import read_record
-from hosttune.values import FileValue, Verdict
+from hosttune.values import FileValue, Unreadable, Verdict
 from tests.hosts.built import HOSTS
 from tests.hosts.machine import express_port
 from tests.unit.fake_reader import FakeReader
@@ -46,6 +46,22 @@ def test_pcie_link_is_judged_by_what_both_ends_can_do():
     assert (link.port, link.width, link.wanted_width, link.wanted_speed) == ("0000:15:01.0", 8, 8, 16.0)
     assert not link.is_working
     assert (link.corrected, link.uncorrected) == (-1, -1)
+
+
+def test_links_of_other_kinds_are_known_where_the_way_to_one_device_is_not():
+    disk = "/sys/devices/pci0000:15/0000:15:02.0/0000:17:00.0"
+    files = {f"{disk}/class": "0x010802", f"{disk}/current_link_width": "4\n", f"{disk}/max_link_width": "4\n"}
+    links = {f"{PCI}/0000:17:00.0": f"../../..{disk[4:]}"}
+    facts = facts_of(files, links)
+    why = "which bridges are above it is not shown"
+    resolve = facts.reader.resolve
+    facts.reader.resolve = lambda path: Unreadable(why) if path.endswith("0000:16:00.0") else resolve(path)
+    found = facts.pcie.links
+    assert [one.kind for one in found] == ["gpu", "nvme"]
+    assert found[1].port == "0000:15:02.0"
+    assert found[0].width == 8
+    with pytest.raises(UnknownFact, match=why):
+        _ = found[0].port
 
 
 SPLIT = "/sys/devices/pci0000:15/0000:15:01.1"

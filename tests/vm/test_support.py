@@ -29,7 +29,10 @@ SOS = (
 SHOWN = ("pciutils", "libpci3", "pci.ids", "dmidecode")
 SCRIPT = "nvidia-driver-bin"
 # Those of which hosttune reads.
-PLUGINS = "block,cgroups,date,devices,dpkg,filesys,hardware,host,kernel,memory,pam,pci,processor,system,systemd,udev"
+PLUGINS = (
+    "block,cgroups,date,devices,dpkg,filesys,hardware,host,kernel,memory,pam,pci,process,processor,release,system,systemd,"
+    "udev"
+)
 # What an image is without: settings that differ, and names and lines that a copy could change.
 TRICKY = """
 sysctl -qw vm.swappiness=90 vm.zone_reclaim_mode=1; echo never > /sys/kernel/mm/transparent_hugepage/enabled
@@ -47,7 +50,7 @@ MADE = {
     "bug report": ("/usr/lib/nvidia/current/nvidia-bug-report.sh --output-file /root/bug.log", "/root/bug.log.gz"),
 }
 # How many rules they judge at least: unknown is no way to pass.
-JUDGED = {"sosreport": 48, "bug report": 41}
+JUDGED = {"sosreport": 70, "bug report": 41}
 
 
 def fetch_script(guest: Guest) -> tuple[Path, ...]:

@@ -39,7 +39,7 @@ from hosttune.facts.gpu.driver import NVIDIA_MODPROBE
 from hosttune.facts.gpu.gpu_holders import make_blacklist
 from hosttune.facts.gpu.gsp_firmware import KERNEL_LOG, NOT_SET_UP, OF_FIRMWARE, UNLOAD, reload_driver, way_out
 from hosttune.facts.gpu.nvidia import smi_package
-from hosttune.facts.gpu.ways_out import RUN_REPORT, SUPPORT, find_place, way_of
+from hosttune.facts.gpu.ways_out import SUPPORT, find_place, list_report, way_of
 from hosttune.quoting import quote
 
 if TYPE_CHECKING:
@@ -147,8 +147,8 @@ def reset_required(facts: Facts) -> StateText | None:
         "the driver refuses work on a GPU until it is reset (NV_ERR_RESET_REQUIRED in the kernel log): CUDA calls it "
         "busy or unavailable, and nvidia-smi shows nothing"
     )
-    report = f"{RUN_REPORT}: {find_place(facts.reader, facts).prefix('nvidia-bug-report.sh')}"
-    steps = ("drain the node", report, "end all that uses the GPUs", reload_driver(facts), SUPPORT)
+    report = list_report(find_place(facts.reader, facts))
+    steps = ("drain the node", *report, "end all that uses the GPUs", reload_driver(facts), SUPPORT)
     return evidence, "\n".join(steps)
 
 
@@ -310,6 +310,14 @@ _LIKE_LIBRARIES = (
 )
 
 
+_NO_LIBRARY = "couldn't find libnvidia-ml.so"
+_FIND_LIBRARIES = (
+    "see which libraries of the driver the system finds: ldconfig -p | grep -E 'libnvidia-ml|libcuda'\n"
+    "see which version is loaded: cat /proc/driver/nvidia/version\n"
+    "install the libraries of that version, as the driver itself was installed"
+)
+
+
 def tell_of_refusal(facts: Facts) -> StateText | None:
     """nvidia-smi says no, or nothing at all, and nothing above says why."""
     if not facts.driver.is_loaded:
@@ -339,9 +347,19 @@ def tell_of_refusal(facts: Facts) -> StateText | None:
         return None
     if facts.nvidia.smi == "hangs":
         return _tell_of_hanging(facts, facts.nvidia.problem)
-    if facts.nvidia.refusal == "mismatch":  # of versions that are not known here: else `mismatch` or `stale module`
-        return facts.nvidia.problem, _LIKE_LIBRARIES
-    return facts.nvidia.problem, f"see why: {KERNEL_LOG}\nif that does not say, {RUN_REPORT}: sudo nvidia-bug-report.sh"
+    return facts.nvidia.problem, _way_out_of_refusal(facts)
+
+
+def _way_out_of_refusal(facts: Facts) -> str:
+    """By what nvidia-smi says, where versions and packages are not known: else `mismatch`, `stale module` or `libraries
+    missing` say more.
+    """
+    if facts.nvidia.refusal == "mismatch":
+        return _LIKE_LIBRARIES
+    if _NO_LIBRARY in facts.nvidia.problem:
+        return _FIND_LIBRARIES
+    unsaid = [f"if that does not say, {one}" for one in list_report(find_place(facts.reader, facts))]
+    return "\n".join((f"see why: {KERNEL_LOG}", *unsaid))
 
 
 def _tell_of_unreached(facts: Facts) -> StateText:

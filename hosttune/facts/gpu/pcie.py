@@ -264,7 +264,7 @@ class _LinkContext:
 
 def _link(device: PcieDevice, look: _LinkContext) -> PcieLink:
     reader, slot = look.reader, device.slot
-    port = device.ports[-1] if device.ports else ""
+    port = make_shared(lambda: device.ports[-1] if device.ports else "")
     model = make_shared(_read_model, reader, slot)
 
     def width(of: str, end: str) -> int:
@@ -273,26 +273,27 @@ def _link(device: PcieDevice, look: _LinkContext) -> PcieLink:
     def read_speed(of: str, end: str) -> float:
         return speed_of(read_pci(reader, of, f"{end}_link_speed"))
 
+    def count_errors(wanted: Mapping[str, Callable[[str], bool]]) -> int:
+        return _count_errors(reader, (slot, port()), wanted)
+
     return PcieLink(
         slot=slot,
         kind=device.kind,
         model=lazy(model),
-        port=port,
+        port=lazy(port),
         width=lazy(width, slot, "current"),
         device_width=lazy(width, slot, "max"),
-        port_width=lazy(width, port, "max"),
+        port_width=lazy(lambda: width(port(), "max")),
         speed=lazy(read_speed, slot, "current"),
         device_speed=lazy(read_speed, slot, "max"),
-        port_speed=lazy(read_speed, port, "max"),
+        port_speed=lazy(lambda: read_speed(port(), "max")),
         sibling_width=lazy(lambda: max((width for width, _ in look.models()[model()].values()), default=0)),
         is_like_siblings=lazy(lambda: look.is_like_siblings(model())),
         is_asleep=lazy(lambda: read_pci(reader, slot, "power/runtime_status") == "suspended"),
         is_working=lazy(lambda: slot in look.working()),
-        corrected=lazy(_count_errors, reader, (slot, port), {"correctable": _REPLAYED.__contains__}),
-        uncorrected=lazy(
-            _count_errors, reader, (slot, port), {"fatal": lambda _: True, "nonfatal": lambda name: name not in _PROBES}
-        ),
-        broken=lazy(_count_errors, reader, (slot, port), {"fatal": _BROKEN.__contains__}),
+        corrected=lazy(count_errors, {"correctable": _REPLAYED.__contains__}),
+        uncorrected=lazy(count_errors, {"fatal": lambda _: True, "nonfatal": lambda name: name not in _PROBES}),
+        broken=lazy(count_errors, {"fatal": _BROKEN.__contains__}),
         is_undriven=lazy(lambda: device.is_left and look.has_driver(model())),
         is_gone=lazy(lambda: read_pci(reader, slot, "current_link_width") in _ALL_ONES),
         split_with=lazy(_find_beside, reader, device, look.devices),

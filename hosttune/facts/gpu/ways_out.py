@@ -21,7 +21,7 @@ from hosttune.facts.gpu.platforms import FABRIC_MANAGER
 from hosttune.facts.managers import running_services
 from hosttune.facts.reading import is_there
 from hosttune.frozen import frozen
-from hosttune.host.door import Stat
+from hosttune.host.door import Stat, source_of
 from hosttune.host.reading.driver_root import BESIDE, ROOT, words_beside
 from hosttune.host.reading.mountinfo import folders_above
 from hosttune.quoting import quote
@@ -67,6 +67,7 @@ class RecoveryPlace:
     displays: tuple[str, ...] = ()  # services of a desktop that run
     contained: tuple[str, ...] = ()  # programs that hold GPUs, and that no service here has started
     is_persistence_kept: bool = False  # nvidia-persistenced runs, and its socket is not seen
+    has_report: bool = False  # what is read is a report of nvidia-bug-report.sh
     driver_root: str = ""  # of a driver in a container, or beside the host's programs, where the host has none of its
 
     def prefix(self, command: str) -> str:
@@ -97,6 +98,7 @@ def find_place(reader: Reader, facts: Facts) -> RecoveryPlace:
     is_beside = not has_own and not is_contained and _is_of_root(reader, words_beside()[1], f"{BESIDE}/lib64")
     return RecoveryPlace(
         host=_know_or(lambda: facts.host.hostname, ""),
+        has_report=source_of(reader).startswith("nvidia-bug-report.sh"),
         is_kubernetes=is_kubernetes,
         has_operator=has_operator,
         is_slurm=_know_or(lambda: facts.managers.slurm, False),
@@ -162,8 +164,9 @@ def _drain(place: RecoveryPlace, slot: str) -> list[str]:
     return ["drain the node: let no new work start, and wait for the end of what runs"]
 
 
-def _report(place: RecoveryPlace) -> list[str]:
-    return [f"{RUN_REPORT}: {place.prefix('nvidia-bug-report.sh')}"]
+def list_report(place: RecoveryPlace) -> list[str]:
+    """The step of NVIDIA's report; none for who reads one."""
+    return [] if place.has_report else [f"{RUN_REPORT}: {place.prefix('nvidia-bug-report.sh')}"]
 
 
 def _test(place: RecoveryPlace) -> list[str]:
@@ -216,12 +219,12 @@ def _restart(place: RecoveryPlace, slot: str) -> list[str]:
         if place.is_vm
         else "if the GPU is still missing, power the host off and on"
     )
-    return [*_drain(place, slot), *_report(place), "reboot: sudo reboot", cold, SUPPORT]
+    return [*_drain(place, slot), *list_report(place), "reboot: sudo reboot", cold, SUPPORT]
 
 
 def _replace(place: RecoveryPlace, slot: str) -> list[str]:
     change = "ask the provider for another instance" if place.is_vm else "have the board replaced"
-    return [*_drain(place, slot), *_test(place), *_report(place), change]
+    return [*_drain(place, slot), *_test(place), *list_report(place), change]
 
 
 def _reset_fabric(place: RecoveryPlace, slot: str) -> list[str]:
@@ -230,10 +233,10 @@ def _reset_fabric(place: RecoveryPlace, slot: str) -> list[str]:
         return WAYS["RESTART_VM"](place, slot)
     if place.driver_root:
         reboot = "reboot, because Fabric Manager runs in the container of the driver: sudo reboot"
-        return [*_drain(place, slot), *_report(place), reboot, SUPPORT]
+        return [*_drain(place, slot), *list_report(place), reboot, SUPPORT]
     before, after = _let_go(place, "")
     return [
-        *_drain(place, slot), *_report(place), *before,
+        *_drain(place, slot), *list_report(place), *before,
         f"stop Fabric Manager: sudo systemctl stop {FABRIC_MANAGER}",
         f"reset all GPUs and NVSwitches: {place.prefix('nvidia-smi -r')}", _HELD, _REBOOT,
         f"start Fabric Manager: sudo systemctl start {FABRIC_MANAGER}", *after, SUPPORT,
@@ -244,7 +247,7 @@ def _reset_fabric(place: RecoveryPlace, slot: str) -> list[str]:
 WAYS: Mapping[str, Callable[[RecoveryPlace, str], list[str]]] = {
     "REPLACE_BOARD": _replace,
     "SUSPECT_BOARD": lambda place, slot: [
-        *_drain(place, slot), *_test(place), *_report(place),
+        *_drain(place, slot), *_test(place), *list_report(place),
         "ask NVIDIA's or your vendor's support whether the board has to be replaced",
     ],
     "RESTART_BM": _restart,
@@ -254,7 +257,7 @@ WAYS: Mapping[str, Callable[[RecoveryPlace, str], list[str]]] = {
         "see that the power cables of the board are connected",
     ],
     "RESTART_VM": lambda place, slot: [*_drain(place, slot), "restart the virtual machine: sudo reboot", SUPPORT],
-    "RESET_GPU": lambda place, slot: [*_drain(place, slot), *_report(place), *_reset(place, slot), SUPPORT],
+    "RESET_GPU": lambda place, slot: [*_drain(place, slot), *list_report(place), *_reset(place, slot), SUPPORT],
     "RESTART_APP": lambda place, slot: [
         "restart the affected program", "wait until the GPU is idle", *_reset(place, slot),
         "keep the board: it is not to be replaced for this error",
@@ -267,7 +270,7 @@ WAYS: Mapping[str, Callable[[RecoveryPlace, str], list[str]]] = {
         "stop the jobs of this NVLink domain", "on each of its nodes: sudo systemctl restart nvidia-imex.service",
     ],
     "CONTACT_SUPPORT": lambda place, slot: [  # noqa: ARG005
-        *_report(place), "ask NVIDIA's or your vendor's support: no other way is published",
+        *list_report(place), "ask NVIDIA's or your vendor's support: no other way is published",
     ],
     "UPDATE_SWFW": lambda place, slot: [  # noqa: ARG005
         "bring the driver of this guest and that of its hypervisor to one release of NVIDIA's vGPU software",

@@ -210,6 +210,7 @@ class KernelLog(Fact):
     buffer: str  # of the kernel's own buffer, which forgets the oldest
     both: str  # what either of them has, each line once; raises where neither can be read
     is_whole: bool  # it reaches back to the boot
+    has_journal: bool  # a journal was read, and not only the kernel's own buffer
     unseen: str  # why lines of the last day may be missing; empty where they are not, or no journal would keep them
 
     def lines(self, chosen: Callable[[str], tuple[str, ...]]) -> tuple[str, ...]:
@@ -233,6 +234,7 @@ def collect(reader: Reader, facts: Facts) -> KernelLog:
         buffer=lazy(lambda: dmesg()[1]),
         both=lazy(lambda: _merge_both(log, reader)),
         is_whole=lazy(lambda: _is_whole(log, asked, dmesg)),
+        has_journal=lazy(lambda: isinstance(found := attempt(asked), tuple) and found[2]),
         unseen=lazy(lambda: _why_unseen(log, asked, dmesg, reader)),
     )
     return log

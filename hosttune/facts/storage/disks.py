@@ -290,6 +290,8 @@ def _read_flag(reader: Reader, path: str) -> bool:
 
 def _list_partitions(reader: Reader, whole: str) -> tuple[str, ...]:
     names = reader.list(f"{_BLOCK}/{whole}")
+    if not isinstance(names, tuple):  # a support file names the devices, and not what else is in their folders
+        names = reader.list("/sys/class/block")
     prefix = whole + ("p" if whole[-1].isdigit() else "")
     parts = (name for name in (names if isinstance(names, tuple) else ()) if name.startswith(prefix))
     return tuple(name for name in parts if name.removeprefix(prefix).isdecimal())

@@ -36,6 +36,8 @@ _LOOK = 64 << 10  # bytes of a file by which its kind is known
 _HEAD = 4096  # bytes in which the first sentences are
 _UNAME = regex(r"^uname: (\S{1,99}) (\S{1,99}) (\S{1,99}) .{0,200}?\b(x86_64|aarch64|ppc64le) ", re.MULTILINE)
 _VERSION = regex(r"^nvidia-bug-report.sh Version: (\d{1,12})", re.MULTILINE)
+_CLOCK = regex(r"^Date: .{0,80}?\d:(\d{2}):(\d{2})\b", re.MULTILINE)
+_QUARTER_S = 900
 _FLAGS = regex(r"^command line flags: (.*)$", re.MULTILINE)
 _SAFE_MODE, _BACKTRACES = "--safe-mode", "--extra-system-data"
 _XID = regex(r"NVRM: Xid \([^()\n]{1,60}\): (\d{1,3}), [^\n]{0,400}")
@@ -119,6 +121,7 @@ def read_bug_report(content: bytes, path: str, tool_version: str) -> BugReport:
     log = "" if _BACKTRACES in flags else _get_text(sections, "dmesg")
     log = log if len(log) <= _MOST_LOG else ""
     at = max((one.seen_at for one in sections.values() if one.head.startswith(_OF_KERNEL)), default=0.0)
+    at = _correct_time(at, head)
     uname = _UNAME.search(head)
     answers = {name: one.text for name, one in sections.items() if name.startswith("nvidia-smi ")}
     version = _VERSION.search(head)
@@ -135,6 +138,19 @@ def read_bug_report(content: bytes, path: str, tool_version: str) -> BugReport:
         has_log=bool(log),
         logged_xids=_logged_xids(_get_text(sections, _LOGS), log),
     )
+
+
+def _correct_time(at: float, head: str) -> float:
+    """When it was made, by the newest file of the kernel and by the report's own date.
+
+    The kernel dates a file by the first look at it, which may be minutes before. The date has no zone that can be read;
+    all zones are apart by quarters of an hour.
+    """
+    clock = _CLOCK.search(head)
+    if not at or not clock:
+        return at
+    later_s = (int(clock[1]) * 60 + int(clock[2]) - at) % _QUARTER_S
+    return at + later_s if later_s < _QUARTER_S / 2 else at
 
 
 def _unpack(content: bytes, most: int) -> bytes:

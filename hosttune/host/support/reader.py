@@ -45,12 +45,27 @@ class SupportReader(RecordReader):
             return self._missing("the system's journal")
         if argv[0] == "nvidia-smi" and report.smi.is_doubtful:
             return Unreadable("nvidia-smi's answer in this report has a GPU too many, as a process may be called")
+        if argv[0] == "systemctl" and (text := self._list_units(argv)) is not None:
+            return _make_completed(text)
         if argv[0] != "nvidia-smi":
             return super().query(argv, timeout_s=timeout_s)
         if report.is_safe_mode:
             return Unreadable("nvidia-smi was not asked: nvidia-bug-report.sh ran with --safe-mode")
         found = self._smi(argv)
         return self._missing(f"the answer of {' '.join(argv)}") if found is None else found
+
+    def _list_units(self, argv: Sequence[str]) -> str | None:
+        """None for what the report does not tell."""
+        units = self.report.units if isinstance(self.report, SosReport) else None
+        if units is None:
+            return None
+        if argv[1] == "list-units" and "--state=failed" in argv:
+            return units.failed
+        if argv[1] != "show" or "--" not in argv:
+            return None
+        end = argv.index("--")
+        properties = next((word.partition("=")[2] for word in argv[:end] if word.startswith("--property=")), "")
+        return units.show(properties.split(","), argv[end + 1 :])
 
     def _smi(self, argv: Sequence[str]) -> Completed | None:
         """None for what the report does not tell."""

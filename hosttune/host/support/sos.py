@@ -17,12 +17,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hosttune.errors import BadInput, Fault, Where
 from hosttune.frozen import frozen
-from hosttune.host.known.unit_folders import PACKAGES, SPLIT
+from hosttune.host.known.unit_folders import LOCAL, PACKAGES, SPLIT
 from hosttune.host.record.record import FORMAT_VERSION, KIND, encode_bytes
 from hosttune.host.support.archive import Archive, is_archive, read_archive, read_folder
 from hosttune.host.support.bug_report import FIRST_NAMESPACES, Tables, add_conclusions, make_os_release
 from hosttune.host.support.lspci import FOLDER, PciDevice, devices_in, tables_of
 from hosttune.host.support.smi import LongText, read_long
+from hosttune.host.support.sos_answers import add_answers
+from hosttune.host.support.sos_units import SosUnits
 from hosttune.regex import regex
 
 if TYPE_CHECKING:
@@ -30,19 +32,37 @@ if TYPE_CHECKING:
 
 _MANIFEST: Final = "sos_reports/manifest.json"
 _RELEASES = ("etc/os-release", "usr/lib/os-release")  # the first is a link, as a rule
+_DRIVER_OF_NVME: Final = "/sys/bus/pci/drivers/nvme"
 _SETTINGS: Final = "etc/sos/sos.conf"
+# Of a module that is loaded or has a parameter the kernel has a folder, of which sos takes a file at least.
+_OF_MODULES: Final = (("spl", "/proc/spl"), ("nvme", _DRIVER_OF_NVME))
+_OF_UNITS = regex(r"etc/systemd/system(?:\.control|\.attached)?|(?:usr/)?lib/systemd/system|run/systemd/[\w.]{1,40}")
 # Files of single processes, and of sos itself (/proc/self), are not of the host.
 _WANTED = regex(
-    r"sos_reports/manifest\.json$|sos_commands/(?:kernel|pci|nvidia|host|date|hardware)(?:/|$)|lib$|usr/lib/os-release$"
-    r"|(?:etc|sys|boot|run/systemd|(?:usr/)?lib/(?:sysctl\.d|modprobe\.d|systemd|udev)|proc/1)(?:/|$)"
+    r"sos_reports/manifest\.json$|lib$|usr/lib/os-release$|(?:etc|sys|boot|proc/1)(?:/|$)"
+    r"|sos_commands/(?:block|boot|date|devices|docker|dpkg|filesys|hardware|host|kernel|nvidia|pci|process|systemd)(?:/|$)"
+    r"|(?:usr/)?lib/(?:sysctl\.d|modprobe\.d|systemd|udev)(?:/|$)"
+    r"|(?:run/systemd|(?:run|usr/local/lib)/(?:sysctl\.d|modprobe\.d))(?:/|$)"
     r"|proc/(?!\d|self(?:/|$)|thread-self(?:/|$))"
 )
 # Folders of which sos forbids itself no part, and where root reads each file.
 _WHOLE: Final = frozenset({
     "/etc/sysctl.d", "/etc/modprobe.d", "/etc/systemd", "/etc/security", "/etc/udev/rules.d", "/etc/pam.d",
     "/lib/sysctl.d", "/lib/modprobe.d", SPLIT, "/lib/udev/rules.d", "/usr/lib/sysctl.d",
-    "/usr/lib/modprobe.d", PACKAGES, "/usr/lib/udev/rules.d", "/proc/driver",
+    "/usr/lib/modprobe.d", PACKAGES, "/usr/lib/udev/rules.d", "/proc/driver", "/proc/pressure", "/proc/sys",
+    "/run/modprobe.d", "/run/sysctl.d", "/run/systemd/system", "/sys/devices/system/cpu",
+    "/sys/devices/system/cpu/vulnerabilities", "/sys/fs/cgroup", "/sys/fs/pstore", "/sys/kernel/mm/ksm",
+    "/sys/kernel/mm/transparent_hugepage", "/sys/kernel/mm/hugepages", "/usr/local/lib/modprobe.d",
+    "/usr/local/lib/sysctl.d",
 })  # fmt: skip
+# What a plugin of sos takes whenever it runs, since which version: what is not in the archive then was not there.
+_ALWAYS: Final = (
+    ("kernel", (4, 0), "/etc/sysctl.conf"), ("kernel", (4, 3), "/proc/pressure"),
+    ("kernel", (4, 5), "/lib/modprobe.d"), ("kernel", (4, 5), "/run/modprobe.d"),
+    ("kernel", (4, 5), "/usr/local/lib/modprobe.d"), ("kernel", (4, 12), "/run/sysctl.d"),
+    ("kernel", (4, 12), "/usr/local/lib/sysctl.d"),
+    ("release", (4, 0), "/etc/dgx-release"), ("systemd", (4, 0), "/run/systemd/system"),
+)  # fmt: skip
 _MASKED = regex(rb"(?<!\*)\*{6,10}(?!\*)")  # how plugins write what they masked
 _OF_CLEANING = regex(rb"53:4f:53:|\b10\d\.0\.0\.\d|obfuscated")  # MAC and IP addresses that `sos clean` makes up
 _VERSION = regex(r"\d{1,3}(?:\.\d{1,4}){1,3}")
@@ -50,10 +70,14 @@ _CHASSIS = regex(r"^ {0,40}Chassis: (\w{1,20})", re.MULTILINE)
 _HOSTS: Final = frozenset({"desktop", "laptop", "convertible", "server", "tablet", "vm", "embedded"})
 _ARCHITECTURE = regex(r" (x86_64|aarch64|ppc64le) ")
 _NO_LINK = "sos_strings/"
-_MOUNTS, _MOUNTS_OF_INIT = "/proc/self/mountinfo", "/proc/1/mountinfo"
+_DEEP: Final = 64  # folders above a path
+_OF_INIT: Final = frozenset({"/proc/1/mountinfo", "/proc/1/cgroup"})
+# Folders with files of which sos forbids itself the copy.
+_WITH_HOLES = regex(r"/proc/sys/net/ipv[46]/(?:route|neigh/.{1,64})")
 _SOS_MASKED: Final = "sos masked values in it"
 # nvidia-smi(1), RETURN VALUE, and 255; what timeout(1) ends has 124 or 137.
 _STATUSES_OF_SMI: Final = frozenset((*range(32), 255))
+_STATUSES_OF_UNITS: Final = frozenset({3, 4})  # systemctl(1), EXIT STATUS: one of the units is not active, or not there
 _LEAVES_OUT = regex(r"^\s{0,20}skip[-_]files\s{0,20}=", re.MULTILINE)
 _SPELLED: Final = {
     "nvidia-smi nvlink -s": "nvidia-smi nvlink --status",
@@ -67,6 +91,7 @@ class SosReport:
 
     record: Mapping[str, Any]  # as host/record/record.py has it
     smi: LongText
+    units: SosUnits | None  # None where names may be missing or masked
     answers: Mapping[str, str]  # of nvidia-smi's commands, by the command
     script: str  # version of sos
     collected_at: float  # seconds since 1970; 0 where nothing tells
@@ -103,14 +128,17 @@ def read_sosreport(content: bytes | None, path: str, tool_version: str) -> SosRe
     is_cleaned = "obfuscated" in path or any(map(_OF_CLEANING.search, archive.files.values()))
     log = answers.get("dmesg", "")
     at = _parse_time(answers.get("date --utc", ""))
-    tables, masked = _list_tables(archive, manifest, answers, is_cleaned=is_cleaned)
+    queries: list[Mapping[str, Any]] = []
+    if log:
+        queries.append({"argv": ["dmesg", "--kernel"], "status": 0, "stdout": log, "stderr": ""})
+    tables, masked, units = _list_tables(archive, manifest, answers, queries, is_cleaned=is_cleaned)
     chassis = _CHASSIS.search(answers.get("hostnamectl status", "") or answers.get("hostnamectl", ""))
     if chassis and chassis[1] in _HOSTS:  # hostnamed of systemd answered, and is not in a container
         tables["links"] |= FIRST_NAMESPACES
         tables["stats"]["/run/systemd/system"] = list(FOLDER)
-        if not is_cleaned and (mounts := tables["files"].get(_MOUNTS_OF_INIT)):  # as a shell of root sees them
-            tables["files"][_MOUNTS] = mounts
-    queries = [{"argv": ["dmesg", "--kernel"], "status": 0, "stdout": log, "stderr": ""}] if log else []
+        if not is_cleaned:
+            for place in _OF_INIT & tables["files"].keys():  # as a shell of root has them
+                tables["files"][place.replace("/1/", "/self/")] = tables["files"][place]
     if machine := _ARCHITECTURE.search(answers.get("uname -a", "")):
         queries.append({"argv": ["uname", "-m"], "status": 0, "stdout": f"{machine[1]}\n", "stderr": ""})
     name = tables["files"].get("/proc/sys/kernel/hostname")
@@ -125,7 +153,7 @@ def read_sosreport(content: bytes | None, path: str, tool_version: str) -> SosRe
         _SPELLED.get(command, command): text for command, text in answers.items() if command.startswith("nvidia-smi")
     }
     return SosReport(
-        record=record, smi=read_long(smi.get("nvidia-smi -q", "")), answers=smi, script=manifest.version,
+        record=record, smi=read_long(smi.get("nvidia-smi -q", "")), units=units, answers=smi, script=manifest.version,
         collected_at=at, is_folder=content is None, is_whole=archive.is_whole,
         doubled=tuple(sorted(archive.doubled)), has_log=bool(log), is_cleaned=is_cleaned, masked=masked,
         timed_out=tuple(sorted(name for name, one in manifest.plugins.items() if one.get("timeout_hit") is True)),
@@ -169,6 +197,7 @@ def _list_answers(archive: Archive, manifest: _Manifest) -> Iterator[tuple[str, 
         if not (isinstance(command, str) and isinstance(place, str) and isinstance(status, int)):
             continue
         ended = status == 0 or (command.startswith("nvidia-smi ") and status in _STATUSES_OF_SMI)
+        ended = ended or (command == "systemctl status --all" and status in _STATUSES_OF_UNITS)
         if ended and not row.get("truncated") and archive.files.get(place):
             texts[place] = texts.get(place) or _decode(archive.files[place])
             yield command, texts[place]
@@ -184,23 +213,36 @@ def _parse_time(date: str) -> float:
 
 
 def _list_tables(
-    archive: Archive, manifest: _Manifest, answers: Mapping[str, str], *, is_cleaned: bool
-) -> tuple[Tables, int]:
-    """The tables of a record, and in how many files sos masked values."""
-    tables: Tables = {name: {} for name in ("files", "links", "listings", "stats", "lstats", "paths")}
+    archive: Archive,
+    manifest: _Manifest,
+    answers: Mapping[str, str],
+    queries: list[Mapping[str, Any]],
+    *,
+    is_cleaned: bool,
+) -> tuple[Tables, int, SosUnits | None]:
+    """The tables of a record, in how many files sos masked values, and the units. `queries` grows by what is proven."""
+    tables: Tables = {name: {} for name in ("files", "links", "listings", "stats", "lstats", "paths", "spaces")}
     files = tables["files"]
     masked = 0
+    units = None
     for place, content in archive.files.items():
         if not place.startswith("sos_"):
             why = _why_not_copied(place, content, is_cleaned=is_cleaned)
             masked += why == _SOS_MASKED
             files[f"/{place}"] = {"unreadable": f"/{place}: {why}"} if why else encode_bytes(content)
+    if "sys/module/nvme" in _find_folders(archive):
+        tables["stats"][_DRIVER_OF_NVME] = list(FOLDER)
     if not is_cleaned:
         _add_links(archive, tables)
     settings = _decode(archive.files.get(_SETTINGS, b""))
     is_filtered = "--skip-files" in manifest.command_line or _LEAVES_OUT.search(settings)
     if archive.is_whole and not (is_cleaned or archive.doubled or is_filtered):
         tables["listings"] |= _list_folders(archive, manifest)
+        queries += add_answers(tables, answers)
+        units = SosUnits(answers, tables["listings"], _list_unit_files(archive))
+        for path in (*_list_absent(archive, manifest), *_list_impossible(archive, manifest, answers, units)):
+            for table in tables.values():
+                table.setdefault(path, {"absent": True})
     if shown := answers.get("lspci -nnvv"):
         devices = tuple(_add_config(one, archive) for one in devices_in(shown))
         for name, own in tables_of(devices).items() if devices else ():
@@ -210,7 +252,7 @@ def _list_tables(
         tables, modules=modules if isinstance(modules, str) else "", cpuinfo=str(files.get("/proc/cpuinfo", "")),
         log=answers.get("dmesg", ""), dmidecode=answers.get("dmidecode", ""), has_smi="nvidia-smi -q" in answers,
     )  # fmt: skip
-    return tables, masked
+    return tables, masked, units
 
 
 def _why_not_copied(place: str, content: bytes, *, is_cleaned: bool) -> str:
@@ -240,6 +282,51 @@ def _add_config(device: PciDevice, archive: Archive) -> PciDevice:
     return replace(device, config=config[:4096]) if len(config) >= 64 else device
 
 
+def _list_absent(archive: Archive, manifest: _Manifest) -> Iterator[str]:
+    """What sos would have taken if it had been there."""
+    version = tuple(int(part) for part in manifest.version.split(".")[:2])
+    places = (*archive.files, *archive.links, *archive.folders, *archive.left_out)
+    for plugin, since, path in _ALWAYS:
+        own = manifest.plugins.get(plugin, {})
+        specifications = {row.get("specification") for row in _list_rows(own, "files")}
+        is_taken = own.get("timeout_hit") is False and version >= since
+        if is_taken and path not in specifications and not any(f"/{one}/".startswith(f"{path}/") for one in places):
+            yield path
+
+
+def _list_impossible(
+    archive: Archive, manifest: _Manifest, answers: Mapping[str, str], units: SosUnits
+) -> Iterator[str]:
+    """What only a program or a module makes that the machine does not have."""
+    folders = _find_folders(archive)
+    for module, path in _OF_MODULES:
+        if manifest.plugins.get("kernel", {}).get("timeout_hit") is False and f"sys/module/{module}" not in folders:
+            yield path
+    packages = answers.get("dpkg -l", "cloud-init")
+    if "cloud_init" not in manifest.plugins and "cloud-init" not in packages and not units.has_file("cloud-"):
+        yield "/run/cloud-init"
+    if units.has_no_local:
+        yield LOCAL
+
+
+def _list_unit_files(archive: Archive) -> frozenset[str]:
+    places = (place.rpartition("/") for place in (*archive.files, *archive.links))
+    return frozenset(name for folder, _, name in places if _OF_UNITS.fullmatch(folder))
+
+
+def _find_folders(archive: Archive) -> set[str]:
+    """Those that are in the archive, and those that what is in it must be in."""
+    found: set[str] = set(archive.folders)
+    for place in (*archive.files, *archive.links, *archive.folders, *archive.left_out):
+        folder = place.rpartition("/")[0]
+        for _ in range(_DEEP):
+            if not folder or folder in found:
+                break
+            found.add(folder)
+            folder = folder.rpartition("/")[0]
+    return found
+
+
 def _list_folders(archive: Archive, manifest: _Manifest) -> dict[str, list[str]]:
     """The folders that sos took whole, and those below them."""
     taken = {
@@ -249,10 +336,15 @@ def _list_folders(archive: Archive, manifest: _Manifest) -> dict[str, list[str]]
     } & _WHOLE  # fmt: skip
     usr = "/usr" if archive.links.get("lib") in {"usr/lib", "/usr/lib"} else ""
     roots = tuple(usr + path if path.startswith("/lib/") else path for path in taken)
-    found: dict[str, set[str]] = {f"/{place}": set() for place in archive.folders if f"/{place}".startswith(roots)}
-    for place in (*archive.files, *archive.links, *archive.folders, *archive.left_out):
+    folders = _find_folders(archive)
+    found: dict[str, set[str]] = {f"/{place}": set() for place in folders if f"/{place}".startswith(roots)}
+    for place in (*archive.files, *archive.links, *folders, *archive.left_out):
         folder, _, name = f"/{place}".rpartition("/")
         if folder in found:
             found[folder].add(name)
     is_below = tuple(f"{root}/" for root in roots)
-    return {path: sorted(names) for path, names in found.items() if path in roots or path.startswith(is_below)}
+    return {
+        path: sorted(names)
+        for path, names in found.items() if path in roots or path.startswith(is_below)
+        if not _WITH_HOLES.fullmatch(path)
+    }  # fmt: skip
