@@ -230,19 +230,20 @@ begin_last_deadline() {
 }
 
 # A user who holds the lock of /proc before the deadline keeps its script from finding sysrq-trigger. So it is opened before
-# users log in, and what comes after that starts no program and looks up no name but in this folder, which is root's: no user
-# can hold its lock. A power cut ends this; the folder goes when the trial ends, and then nothing is reset.
+# users log in, and what comes after that starts no program, makes no process (a user can take every place for one, and
+# sh ends where it gets none) and looks up no name but in this folder, which is root's: no user can hold its lock. A power
+# cut ends this; the folder goes when the trial ends, and then nothing is reset.
 hold_reset() { # seconds up to the deadline
     cd "$T" && [ -e "$R/proc/sysrq-trigger" ] && exec 9> "$R/proc/sysrq-trigger" || return
     { read -r last < last; } 2> /dev/null
     case $last in '' | *[!0-9]*) last=3600 ;; esac
     {
-        sleep $(($1 + last + 440)) &
-        first=$!
         sleep $(($1 + last + 500)) &
         second=$!
-        wait "$first"
-        (is_still_on_trial || kill "$second") &
+        {
+            sleep $(($1 + last + 440))
+            is_still_on_trial || kill "$second"
+        } &
         wait "$second" && echo b >&9
     } > /dev/null 2>&1 < /dev/null &
 }
