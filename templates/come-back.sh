@@ -150,14 +150,25 @@ is_gpu() {
     case $numbers in c3:fe | c3:ff) false ;; c3:*) ;; *) false ;; esac
 }
 
+# With O_PATH anybody may point at a file, whatever its mode (open(2)): bit 21 of the flags, which are octal digits.
+is_open() {
+    while read -r key value rest; do
+        case $key:$value in
+        flags:: | flags::*[!0-7]*) ;;
+        flags::*) [ $((0$value & 010000000)) = 0 ]; return ;;
+        esac
+    done 2> /dev/null < "$1"
+    return 0 # it cannot be read
+}
+
 # Only what is called like a GPU is looked at: a look at an open file of a dead NFS server does not end.
 has_gpu_open() { # folder of a process
-    ls -l "$1/fd" 2> /dev/null | {
+    ls -l "$1/fd/" 2> /dev/null | {
         while read -r entry; do
             case $entry in *" -> /dev/nvidia"[0-9] | *" -> /dev/nvidia"[0-9][0-9]) ;; *) continue ;; esac
             entry=${entry% -> *} number=${entry##* }
             case $number in *[!0-9]*) continue ;; esac # a line that a file's name has made up
-            is_gpu "$1/fd/$number" && exit 0
+            is_gpu "$1/fd/$number" && is_open "$1/fdinfo/$number" && exit 0
         done
         exit 1
     }

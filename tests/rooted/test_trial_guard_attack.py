@@ -50,15 +50,20 @@ time.sleep(300)
 
 
 @contextmanager
-def holder(root: GuardedRoot, name: str, path: str = "", numbers: str = "", uid: int = EVE):
-    """A process of a user, seen below the root of the guard."""
+def holder(root: GuardedRoot, name: str, path: str = "", numbers: str = "", uid: int = EVE, flags: str = "02100002"):
+    """A process of a user, seen below the root of the guard. `flags` are those of what it has open."""
     child = subprocess.Popen(
         [sys.executable, "-I", "-c", HOLDER, str(uid), name, path, numbers], stdout=subprocess.PIPE, text=True
     )
     try:
         assert child.stdout
         assert child.stdout.readline() == "ready\n"
-        (root.root / f"proc/{child.pid}").symlink_to(f"/proc/{child.pid}")
+        seen = root.root / f"proc/{child.pid}"
+        (seen / "fdinfo").mkdir(parents=True)
+        for own in ("status", "fd"):
+            (seen / own).symlink_to(f"/proc/{child.pid}/{own}")
+        for number in os.listdir(f"/proc/{child.pid}/fd"):
+            (seen / "fdinfo" / number).write_text(f"pos:\t0\nflags:\t{flags}\nmnt_id:\t28\n")
         yield child
     finally:
         child.kill()
@@ -174,6 +179,23 @@ def test_what_is_only_called_like_a_gpu_delays_nothing(guarded, tmp_path, path, 
     with holder(guarded, "python3", path if path.startswith("/") else f"{tmp_path}/{path}", numbers):
         assert guarded.boot(TRIAL, "deadline") == 0
     assert guarded.reboots == 1
+
+
+@pytest.mark.parametrize("flags", ["010000000", "012000000", "012100002"])
+def test_gpu_that_a_user_only_points_at_delays_nothing(guarded, flags):
+    """With O_PATH, which asks for no right: /dev/nvidia0 may be 0600."""
+    with holder(guarded, "python3", "/dev/nvidia0", "195:0", flags=flags):
+        assert guarded.boot(TRIAL, "deadline") == 0
+    assert guarded.reboots == 1
+
+
+@pytest.mark.parametrize("flags", ["", "x", "02 010000000", "8", "010000000x"])
+def test_flags_that_cannot_be_read_count_as_work(guarded, flags):
+    with holder(guarded, "python3", "/dev/nvidia0", "195:0", flags=flags):
+        assert guarded.boot(TRIAL, "deadline") == 0
+        assert guarded.reboots == 0
+        guarded.write("/over", b"")
+        assert await_reboots(guarded)
 
 
 @pytest.mark.parametrize("name", ["python3", "nvidia-smi", "Xorg"])
