@@ -186,16 +186,16 @@ def is_of_root(path: str) -> bool:
         return _CHOSEN.isdisjoint(parts)
     if not path.startswith(_OF_ROOT) or ".." in parts or path.startswith("/dev/shm/"):
         return False
-    return path.startswith(("/dev/", "/sys/")) or _is_roots(path)
+    return path.startswith(("/dev/", "/sys/")) or is_way_of_root(path)
 
 
 @lru_cache(maxsize=65_536)
-def _is_roots(path: str, links: int = 0) -> bool:
+def is_way_of_root(path: str, links: int = 0) -> bool:
     """Whether only root can write a place and the folders above it. No file system is asked that a server answers for:
     to open a place without its content (O_PATH) is a look of the folder above, and shows the mount.
     """
     above = os.path.dirname(path)
-    if links > _MOST_LINKS or (above != path and not _is_roots(above, links)):
+    if links > _MOST_LINKS or (above != path and not is_way_of_root(above, links)):
         return False
     try:
         fd = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -209,7 +209,7 @@ def _is_roots(path: str, links: int = 0) -> bool:
         info = os.fstat(fd)
         if info.st_uid or stat.S_ISLNK(info.st_mode):
             leads_to = "" if info.st_uid else os.path.join(above, os.readlink("", dir_fd=fd))
-            return bool(leads_to) and _is_roots(os.path.normpath(leads_to), links + 1)
+            return bool(leads_to) and is_way_of_root(os.path.normpath(leads_to), links + 1)
         return not info.st_mode & 0o022
     finally:
         os.close(fd)
