@@ -35,9 +35,28 @@ is_of_this_boot() { has "$1" && read -r its < "$T/$1" && [ "$its" = "$boot" ]; }
 
 is_writable() { { echo > "$T/probe"; } 2> /dev/null && rm -f "$T/probe"; }
 
+# A user can take each byte and each inode that becomes free, faster than they are taken here. Then the boot on trial leaves
+# it to the next one, which acts before users do and with what is kept for it: the reset at the last deadline stays due.
+is_full() {
+    free=$(stat -f -c '%c %d %a' "$T" 2> /dev/null) || return
+    set -- $free
+    [ "$3" -lt 64 ] || { [ "$1" != 0 ] && [ "$2" -lt 64 ]; } # btrfs has no number of inodes
+}
+
+is_left_to_next_boot() { is_of_this_boot trying && is_full; }
+
+keep_for_next_boot() {
+    cp "$T/room" "$T/room.0"
+    for number in 1 2 3 4 5 6 7 8 9 10 11 12; do
+        : > "$T/room.$number"
+    done
+    sync "$T/room.0" "$T"
+} 2> /dev/null
+
 # On a full disk what was kept free for this has to do. Remounting merges the line of / in fstab, which may be what is wrong.
 make_writable() {
     { rm -f "$T/room" && sync "$T"; } 2> /dev/null
+    is_of_this_boot trying || rm -f "$T"/room.*
     is_writable || { mount --options-source=disable -o remount,rw "$R/" || mount -o remount,rw "$R/"; } 2> /dev/null
     is_writable || return
     [ -z "$unsaid" ] || { echo "$unsaid" >> "$T/log"; } # why it comes back
@@ -280,7 +299,11 @@ reboot_when_idle() {
 
 fail() {
     say "rollback failed: $*"
-    mark failed || release_reset
+    if is_left_to_next_boot; then
+        say "the disk is full: the host is reset after the last deadline, and the next boot tries it again"
+    else
+        mark failed || release_reset
+    fi
 }
 
 # GRUB could not clear what asked for the entry, or a journal has brought it back since.
@@ -302,7 +325,7 @@ come_back() {
     if ! make_writable; then
         # No mark, which would be an empty file on a full disk: the next boot, or hosttune, takes it back where there is room.
         say "rollback failed: the root file system cannot be written to, it is read-only or full; nothing was done"
-        release_reset
+        is_left_to_next_boot || release_reset
     elif ! is_whole; then
         fail "what was kept in $T is damaged; nothing was done"
     elif ! decide; then
@@ -379,7 +402,11 @@ $(cat "$T/monitors" 2> /dev/null)
         elif ! is_writable; then
             come_back "the root file system is read-only in the boot on trial"
         else
-            mark trying || come_back "the boot on trial cannot be recorded"
+            if mark trying; then
+                keep_for_next_boot
+            else
+                come_back "the boot on trial cannot be recorded"
+            fi
         fi
         ;;
     emergency) has returned || come_back "the boot on trial has stopped in emergency mode" ;;
