@@ -37,7 +37,17 @@ def part(change, terms=TERMS, one_boot=()):
         (replace(sysctl_change(), disturbs=Disturbs.GPU_WORK), TrialPart.NO_RETURN),
         (replace(boot_change(), disturbs=Disturbs.GPU_WORK), TrialPart.NO_RETURN),
     ],
-    ids=["sysctl", "drop-in", "module option", "argument", "initial RAM disk", "irreversible", "packages", "disturbing", "disturbing at boot"],
+    ids=[
+        "sysctl",
+        "drop-in",
+        "module option",
+        "argument",
+        "initial RAM disk",
+        "irreversible",
+        "packages",
+        "disturbing",
+        "disturbing at boot",
+    ],
 )
 def test_each_change_is_tried_when_it_takes_effect_or_cannot_come_back(change, tried):
     found = part(change)
