@@ -272,7 +272,5 @@ def test_details_hide_no_value_of_a_live_setting():
 
 def test_document_of_too_many_hosts_is_one_file_that_says_nothing():
     """40 million empty objects became as many entries of the report."""
-    from hosttune.engine.fleet.reading import read_document
-
     (found,) = read_document({"format_version": 1, "hosts": [{}] * 70_000}, "a.json", "a")
-    assert "has more than 65536 hosts" in found.why
+    assert "has more than 65536 hosts" in found.reason
