@@ -9,42 +9,25 @@ from typing import TYPE_CHECKING, Any
 
 from hosttune import __version__
 from hosttune.actions.journal.journal import Journal, read_journal
-from hosttune.engine.decide.compare import compare
-from hosttune.engine.decide.evaluate import Evaluation, evaluate, merge_bounds
-from hosttune.engine.decide.leftovers import add_undo_step, find_orphans, rules_left
-from hosttune.engine.decide.plan import (
-    add_reboot_notes,
-    digest,
-    drop_double_changes,
-    drop_repeated,
-    explain_clash,
-    hold_back,
-    leads_to_boot,
-    merge_findings,
-    stage,
-    standing_faults,
-)
-from hosttune.engine.expressions.evaluation import MAX_HOST, MAX_RULE, Budget
+from hosttune.engine.decide.passes import Past, add_reboot_notes, run_passes
+from hosttune.engine.decide.plan import digest, leads_to_boot, stage, standing_faults
 from hosttune.engine.rules.rule import choice_module
 from hosttune.errors import HosttuneError
 from hosttune.facts import SUBJECTS, Facts, RequestedNames
 from hosttune.facts.base import UnknownFact, complete
 from hosttune.host.door import Stat
-from hosttune.host.progress import note_step
-from hosttune.resources import kind_of, wish_kinds
-from hosttune.resources.base import Applied, Context
+from hosttune.resources.base import Applied
 from hosttune.values import Finding, Plan, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping
 
-    from hosttune.engine.decide.plan import Reason
+    from hosttune.engine.decide.passes import Reason
     from hosttune.engine.policy.policy import Policy
     from hosttune.engine.rules.catalog import Catalog
     from hosttune.engine.rules.rule import Rule
     from hosttune.host.door import Reader
-    from hosttune.resources.base import Wish
-    from hosttune.values import Address, Outcome, Stage, State, Value
+    from hosttune.values import Address, Outcome, Stage
 
 AFTER_BOOT = "host-after-boot"  # the rule that holds a host against what it was before its boot
 
@@ -104,33 +87,14 @@ class Session:
         ledger: Mapping[Address, Applied] | None = None,
         held: Mapping[str, Reason] | None = None,
     ) -> tuple[Finding, ...]:
-        """The passes from rules to findings, in their order: evaluate each selected rule, merge the bounds of wishes
-        for one value, read what the wishes name, compare, merge the findings of one subject, find what earlier runs
-        left, hold back what may not be done now, drop changes and advice that are there twice, note what comes before a
-        reboot. `held`: the rules that failed where the plan was tried.
-        """
-        policy, catalog, journal = self.policy, self.catalog, self.journal
-        if ledger is None:
-            ledger = journal.ledger()
-        evaluations = list(_evaluate_rules(self.selected, catalog, policy, facts))
-        wishes, clashes = merge_bounds(tuple(wish for one in evaluations for wish in one.wishes))
-        state, unknown = read_state(wishes, facts)
-        findings = [finding for one in evaluations for finding in one.findings] + list(unknown)
-        blocked = {finding.rule for finding in unknown}
-        own_wishes: dict[str, list[Wish]] = {}
-        for wish in wishes:
-            own_wishes.setdefault(wish.rule, []).append(wish)
-        for rule in self.selected:
-            if rule.id not in blocked and (own := own_wishes.get(rule.id)):
-                context = Context(facts, state, ledger, rule.risk, rule.disturbs, journal.problem)
-                findings += compare(rule, own, context, policy)
-        merged = merge_findings(findings)
-        orphans = _find_orphans(ledger, catalog, policy, merged, facts)
-        left = rules_left(orphans, ledger, catalog)
-        refused = {rule: explain_clash(rule, *one) for rule, one in clashes.items()} | dict(held or {})
-        back = {address: (one.value, one.sentence) for address, one in journal.came_back().items()}
-        marked = (add_undo_step(hold_back(one, policy, facts, ledger, refused, back), left) for one in merged)
-        return add_reboot_notes((*drop_repeated(drop_double_changes(marked), policy), *orphans))
+        """What the selected rules find. `held`: those that failed where the plan was tried."""
+        journal = self.journal
+        past = Past(
+            journal.ledger() if ledger is None else ledger,
+            journal.problem,
+            {address: (one.value, one.sentence) for address, one in journal.came_back().items()},
+        )
+        return run_passes(self.selected, self.catalog, self.policy, facts, past, held)
 
 
 def faults_of(session: Session, reader: Reader) -> tuple[Finding, ...]:
@@ -178,51 +142,6 @@ def _ask(session: Session, reader: Reader, rules: tuple[Rule, ...]) -> tuple[Fin
     policy = replace(session.policy, sole=tuple(rule.id for rule in rules))
     again = replace(session, reader=reader, policy=policy, journal=read_journal(reader), facts=facts, selected=rules)
     return again.look(facts)
-
-
-def _evaluate_rules(rules: Sequence[Rule], catalog: Catalog, policy: Policy, facts: Facts) -> Iterator[Evaluation]:
-    """A rule whose expression cannot be computed (a division by zero, too much work) is unknown; the others go on, with
-    what it leaves of the budget of the host.
-    """
-    left = MAX_HOST
-    for number, rule in enumerate(rules, 1):
-        note_step(f"rule {number} of {len(rules)}")
-        budget = Budget(min(MAX_RULE, left))
-        left -= budget.left
-        try:
-            yield evaluate(rule, facts, policy.params_of(rule, catalog), policy.declared, budget)
-        except HosttuneError as error:
-            yield Evaluation(rule, (Finding(rule.id, "", Verdict.UNKNOWN, reason=error.message, todo=error.hint),))
-        left += max(0, budget.left)
-
-
-def _find_orphans(
-    ledger: Mapping[Address, Applied], catalog: Catalog, policy: Policy, findings: tuple[Finding, ...], facts: Facts
-) -> tuple[Finding, ...]:
-    if policy.sole:  # the others are not reported
-        ledger = {address: one for address, one in ledger.items() if catalog.current(one.rule) in policy.sole}
-    if not ledger:
-        return ()
-    state = {address: read_address(address, facts.reader) for address in ledger}
-    return find_orphans(ledger, catalog, policy, findings, state)
-
-
-def read_address(address: Address, reader: Reader) -> Value:
-    return kind_of(address).read(reader, address.name)
-
-
-def read_state(wishes: Iterable[Wish], facts: Facts) -> tuple[State, tuple[Finding, ...]]:
-    """Read every address that the wishes name, once; a wish whose addresses hang on an unread fact is unknown."""
-    state: dict[Address, Value] = {}
-    unknown = []
-    for wish in wishes:
-        try:
-            for address in wish_kinds()[wish.kind].addresses(wish, facts):
-                if address not in state:
-                    state[address] = read_address(address, facts.reader)
-        except UnknownFact as error:
-            unknown.append(Finding(wish.rule, wish.subject, Verdict.UNKNOWN, reason=error.reason))
-    return state, tuple(unknown)
 
 
 def _describe_machine(facts: Facts) -> str:
@@ -305,7 +224,6 @@ def open_way_back(reader: Reader, tell: Callable[[str], None], **options: Any) -
     from hosttune.actions.journal.journal import read_journal
     from hosttune.engine.policy.policy import Policy
     from hosttune.engine.rules.catalog import Catalog
-    from hosttune.errors import HosttuneError
 
     try:
         return open_session(reader=reader, **options)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from hosttune import __version__
 from hosttune.codec import finding_from_json, finding_to_json
-from hosttune.engine.decide.plan import add_reboot_notes, drop_repeated
+from hosttune.engine.decide.passes import add_reboot_notes, drop_repeated
 from hosttune.errors import HosttuneError
 from hosttune.facts.base import UnknownFact, known_items
 from hosttune.facts.baseline import FOLDER, NAME, learn_baseline, why_not_alike, write_learned

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from hosttune.actions.journal.journal import FOLDER
 from hosttune.actions.triggers import require_possible
-from hosttune.engine.decide.plan import explain_clash, stage
+from hosttune.engine.decide.passes import explain_clash
+from hosttune.engine.decide.plan import stage
 from hosttune.errors import Conflict, HosttuneError, Refused
 from hosttune.resources import describe_place, kind_of
 from hosttune.resources.base import Applied
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from hosttune.actions.examine import Session
-    from hosttune.engine.decide.plan import Reason
+    from hosttune.engine.decide.passes import Reason
     from hosttune.values import Address, Change, Finding, Stage
 
 MAX_STAGES = 4

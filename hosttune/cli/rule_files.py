@@ -106,12 +106,20 @@ def new_rule_text(files: dict[str, str]) -> str:
 
 def write_new(folder: str, files: dict[str, str]) -> list[Path]:
     """Write the files into `folder`; refuses all of them when one exists."""
+    from hosttune.host.reading.named import answer_in_time, reason_of
     from hosttune.host.writing.output import save
 
     paths = [Path(folder, name) for name in files]
-    for path in paths:
-        if path.exists():
-            raise HosttuneError(f"{path} exists already", hint="name another folder, or edit the file")
+    try:
+        found = answer_in_time(
+            folder, lambda: next((str(path) for path in paths if path.exists()), "").encode("utf-8", "surrogateescape")
+        )
+    except OSError as error:
+        raise HosttuneError(f"{folder}: {reason_of(error)}", hint="name another folder") from error
+    if found:
+        raise HosttuneError(
+            f"{found.decode('utf-8', 'surrogateescape')} exists already", hint="name another folder, or edit the file"
+        )
     for path, text in zip(paths, files.values(), strict=True):
         save(str(path), text.encode(), 0o644, makes_folders=True)
     return paths

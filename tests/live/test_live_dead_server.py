@@ -98,11 +98,22 @@ def scenario_dead(folder: Path) -> None:
             "replay": start("watch", "--replay", dead / "w.jsonl"),
         }
         said = {name: ended(process) for name, process in begun.items()}
+        begun = {
+            "output": start("check", "--output", dead / "x.txt"),
+            "output below": start("check", "--output", dead / "sub" / "x.txt"),
+            "plan": start("plan", "--save", dead / "plan.json"),
+            "recorder": start("watch", "--record", dead / "w.jsonl", "--", "true"),
+            "new rule": start("rules", "new", "memory-x", "--dir", dead),
+        }
+        said |= {name: ended(process) for name, process in begun.items()}
     print(said)
     assert said["below"][0] == said["followed"][0] == 0
     assert all("20 files" in said[name][1] for name in ("below", "followed"))
     assert said["report"][0] in {0, 1}
-    for name in ("root", "bench root", "policy", "rules", "record", "fstab", "diff", "replay"):
+    for name in ("output", "output below", "plan", "recorder"):
+        assert said[name][0] == 2, name
+        assert f"through {dead}, because it is on a file system mounted by uid {UID}" in said[name][1], name
+    for name in ("root", "bench root", "policy", "rules", "record", "fstab", "diff", "replay", "new rule"):
         assert said[name][0] == 2, name
         assert "gives no answer" in said[name][1], name
     for name in ("report", "report dead"):

@@ -13,7 +13,7 @@ from hosttune.actions.apply import apply
 from hosttune.actions.examine import examine, open_session
 from hosttune.actions.undo import plan_undo, undo
 from hosttune.cli.app import run
-from hosttune.engine.decide.plan import merge_findings
+from hosttune.engine.decide.passes import merge_findings
 from hosttune.engine.policy.policy import Policy
 from hosttune.engine.rules.catalog import builtin_catalog
 from hosttune.host import open_reader, open_writer

@@ -15,6 +15,8 @@ import pytest
 from hosttune.host.door import Stat
 from hosttune.host.reading import tree
 from hosttune.host.reading.tree import FileTree
+from hosttune.measure.dataset.probe import probe_file
+from hosttune.measure.dataset.walk import Walk
 from hosttune.values import Unreadable
 
 EVE, BOB = 1001, 1002
@@ -107,12 +109,32 @@ def test_no_look_follows_a_link_of_a_user_by_the_kernels_own_walk(look, root, fo
     assert answer.reason.endswith("a user's link leads to a file system that may give no answer")
 
 
+def test_data_set_counts_nothing_behind_a_link_of_a_user_that_is_closed_to_the_user(folder):
+    data, closed = folder / "data", folder / "closed"
+    for one in (data, closed):
+        one.mkdir()
+    closed.chmod(0o700)
+    (closed / "inner").mkdir()
+    file = file_of(0, closed / "a.npy", 0o600)
+    (data / "own.npy").write_bytes(b"x")
+    for name, target in (("file", file), ("folder", closed), ("inner", closed / "inner")):
+        (data / name).symlink_to(target)
+        os.chown(data / name, EVE, EVE, follow_symlinks=False)
+    (data / "of-root").symlink_to(file)
+    for follow in (False, True):
+        walk = Walk(str(data), follow=follow)
+        assert sorted(entry.name for _, entries in walk.chunks() for entry in entries) == ["of-root", "own.npy"]
+        assert (walk.seen.unreadable, walk.seen.linked_folders, walk.seen.folders) == (3, 0, 1)
+    with pytest.raises(PermissionError):  # also where the link came after the walk
+        probe_file(str(data / "file"), with_header=True)
+
+
 @pytest.mark.parametrize("new", ["link", "fifo", "folder"])
 def test_what_comes_in_place_of_a_file_while_root_looks_is_not_opened(new, tmp_path, monkeypatch):
     path = file_of(EVE, tmp_path / "file", 0o600)
     secret = file_of(0, tmp_path / "secret", 0o600)
     secret.write_bytes(b"secret")
-    look = tree._live_place
+    look = tree.open_live_place
 
     def exchanged(asked: str) -> int:
         place = look(asked)
@@ -120,7 +142,7 @@ def test_what_comes_in_place_of_a_file_while_root_looks_is_not_opened(new, tmp_p
         {"link": lambda: path.symlink_to(secret), "fifo": lambda: os.mkfifo(path), "folder": path.mkdir}[new]()
         return place
 
-    monkeypatch.setattr(tree, "_live_place", exchanged)
+    monkeypatch.setattr(tree, "open_live_place", exchanged)
     assert LIVE.read(str(path)) == b"text"
 
 

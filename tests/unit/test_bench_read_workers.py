@@ -191,7 +191,7 @@ def test_crew_worker_that_is_no_python_is_said():
 
 
 @pytest.mark.parametrize(
-    "answer", ["[]", "no json", '{"files": -1}', '{"files": true}', '{"files": "7"}', '{"files": 1e300}']
+    "answer", ["[]", "no json", "[" * 9_000, '{"files": -1}', '{"files": true}', '{"files": "7"}', '{"files": 1e300}']
 )
 def test_crew_answer_that_is_none_is_refused(answer):
     code = f"import sys; [print({answer!r}, flush=True) for line in sys.stdin]"

@@ -8,7 +8,7 @@ import pytest
 from hosttune.actions.apply import apply
 from hosttune.actions.journal.journal import read_journal
 from hosttune.actions.undo import plan_undo, undo
-from hosttune.engine.decide.plan import hold_back
+from hosttune.engine.decide.passes import hold_back
 from hosttune.engine.policy.policy import Policy
 from hosttune.engine.rules.catalog import builtin_catalog
 from hosttune.facts import Facts

@@ -5,17 +5,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from hosttune.engine.decide.plan import (
+from hosttune.engine.decide.passes import (
     add_reboot_notes,
     drop_double_changes,
     drop_repeated,
-    guard_changes,
     hold_back,
-    list_unannounced,
     merge_findings,
-    running_work,
-    stage,
 )
+from hosttune.engine.decide.plan import guard_changes, list_unannounced, running_work, stage
 from hosttune.engine.policy.policy import Policy
 from hosttune.engine.policy.waiver import Waiver
 from hosttune.facts.base import UnknownFact

@@ -9,7 +9,8 @@ import pytest
 from hosttune.actions.apply import apply, reboot_obstacles
 from hosttune.actions.examine import examine
 from hosttune.actions.undo import plan_undo, undo
-from hosttune.engine.decide.plan import add_reboot_notes, merge_findings, waits_for_reboot
+from hosttune.engine.decide.passes import add_reboot_notes, merge_findings
+from hosttune.engine.decide.plan import waits_for_reboot
 from hosttune.engine.fleet.reading import _decode_finding as read_finding
 from hosttune.engine.policy.policy import Policy
 from hosttune.engine.policy.waiver import Waiver

@@ -20,7 +20,7 @@ from hosttune.actions.examine import examine
 from hosttune.actions.health import ask, health_rules
 from hosttune.cli import app
 from hosttune.engine.decide.health import Fitness, judge
-from hosttune.engine.decide.plan import merge_findings
+from hosttune.engine.decide.passes import merge_findings
 from hosttune.engine.policy.policy import Drains, Policy
 from hosttune.engine.policy.waiver import Waiver
 from hosttune.engine.rules.catalog import builtin_catalog

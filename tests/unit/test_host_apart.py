@@ -30,7 +30,7 @@ def work():
         os.setsid()
         time.sleep(60)
     return b"told"
-print(in_time({"x": work}, 30.0)["x"].decode(), flush=True)
+print(in_time({"x": work}, 8.0)["x"].decode(), flush=True)
 print("said", file=sys.stderr, flush=True)
 os._exit(3)
 """

@@ -31,7 +31,7 @@ from hosttune.actions.trial.trial import (
     taken_back,
 )
 from hosttune.actions.undo import plan_undo, undo
-from hosttune.engine.decide.plan import hold_back
+from hosttune.engine.decide.passes import hold_back
 from hosttune.engine.policy.policy import Policy
 from hosttune.engine.trial_terms import TrialTerms
 from hosttune.errors import Refused

@@ -6,6 +6,7 @@ import ast
 import json
 import re
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,14 @@ def explanation(rule, host):
     return explain_rule(CATALOG.rules[rule], session.facts, POLICY, CATALOG, findings)
 
 
+@cache
+def explanations(host):
+    """Of all rules, from one plan."""
+    session = examine(read_record(str(host)), CATALOG, POLICY.only(*CATALOG.rules))
+    findings = session.plan(prove=False).findings
+    return {name: explain_rule(rule, session.facts, POLICY, CATALOG, findings) for name, rule in CATALOG.rules.items()}
+
+
 def by_hand(rule, host):
     does, undoes = explanation(rule, next(path for path in BUILT if path.stem == host)).ways
     return " | ".join(does), " | ".join(undoes)
@@ -44,8 +53,7 @@ def by_hand(rule, host):
 
 @pytest.mark.parametrize("host", BUILT, ids=lambda path: path.stem)
 def test_explain_leaves_no_template_raw_and_names_the_files_of_ours_to_remove(host):
-    for rule in CATALOG.rules:
-        one = explanation(rule, host)
+    for one in explanations(host).values():
         text = explain_report(one, Page(host=host.stem))
         assert "{{" not in text, text
         made = {change.address.name for finding in one.findings for change in finding.changes if is_ours(change)}
@@ -56,7 +64,7 @@ def test_explain_leaves_no_template_raw_and_names_the_files_of_ours_to_remove(ho
 def test_page_of_a_rule_is_the_explanation_without_a_host(rule):
     """The sections are the same, in the same order, but for those that a host fills."""
     document = rule_document(CATALOG.rules[rule], CATALOG)
-    one = explanation(rule, next(path for path in BUILT if path.stem == "no-gpu-debian12"))
+    one = explanations(next(path for path in BUILT if path.stem == "no-gpu-debian12"))[rule]
     outline = explain_outline(one, Page(medium=Medium.MARKDOWN))
     titles = [block.title for block in outline.blocks if isinstance(block, Section)]
     in_general = {"Why", "Reasons not to apply", "Reads", "Wants", "Looks for", "Parameters", "Sources"}

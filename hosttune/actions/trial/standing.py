@@ -11,12 +11,12 @@ import json
 from functools import partial
 from typing import TYPE_CHECKING
 
-from hosttune.actions.examine import read_address
 from hosttune.actions.health import ask as ask_health
 from hosttune.codec import decode_as, dump_json, read_document, to_json
 from hosttune.codec import make_document as headed
 from hosttune.engine.decide.health import Fitness
 from hosttune.engine.decide.health import judge as judge_health
+from hosttune.engine.decide.passes import read_address
 from hosttune.facts import Facts, signs
 from hosttune.facts.base import UnknownFact, attempt
 from hosttune.facts.kernel.cmdline import of_kernel

@@ -12,6 +12,7 @@ import os
 import select
 import stat
 import sys
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -25,6 +26,7 @@ from hosttune.host.writing.attributes import mount_id
 
 ANSWER_S: Final = 10.0  # a file system that serves no file within this time is taken for dead
 SILENCE_S: Final = 60.0  # and a pipe into which nothing was written within this time
+WHOLE_S: Final = 60.0  # in which a pipe of another user has given all of it
 _CHUNK: Final = 1 << 18
 _LOOK: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 _AUTOMOUNT = b"/proc/sys/fs/binfmt_misc"  # of every systemd; the kernel answers for it
@@ -179,8 +181,10 @@ def _read_file(path: str, limit: int) -> bytes:
 def _read(path: str, limit: int) -> bytes:
     fd = open_named(path)
     try:
-        if stat.S_ISFIFO(os.fstat(fd).st_mode):
-            return _read_pipe(fd, limit)
+        info = os.fstat(fd)
+        if stat.S_ISFIFO(info.st_mode):
+            is_own = info.st_uid in {0, os.geteuid()}
+            return _read_pipe(fd, limit, None if is_own else WHOLE_S)
         content, is_whole = read_head(fd, limit)
     finally:
         os.close(fd)
@@ -189,20 +193,25 @@ def _read(path: str, limit: int) -> bytes:
     return content
 
 
-def _read_pipe(fd: int, limit: int) -> bytes:
-    """All that is written to a pipe, or typed. Raises OSError if nothing comes for SILENCE_S.
+def _read_pipe(fd: int, limit: int, whole_s: float | None = None) -> bytes:
+    """All that is written to a pipe, or typed. Raises OSError if nothing comes for SILENCE_S, or not all of it within
+    `whole_s`: who may write into it could go on for ever with a byte now and then.
 
     A pipe that no process has open for writing is empty.
     """
     chunks: list[bytes] = []
     total = 0
+    end = None if whole_s is None else time.monotonic() + whole_s
     poll = select.poll()
     poll.register(fd, select.POLLIN)
     while total <= limit:
+        left_s = SILENCE_S if end is None else min(SILENCE_S, end - time.monotonic())
+        if left_s <= 0:
+            raise OSError(errno.ETIMEDOUT, f"is a pipe of another user that did not end within {whole_s:g} s")
         try:
             chunk = os.read(fd, _CHUNK)
         except BlockingIOError:
-            if not poll.poll(SILENCE_S * 1000):
+            if not poll.poll(left_s * 1000) and left_s == SILENCE_S:
                 message = f"is a pipe into which nothing was written for {SILENCE_S:g} s"
                 raise OSError(errno.ETIMEDOUT, message) from None
             continue

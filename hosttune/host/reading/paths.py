@@ -212,7 +212,7 @@ def _follow_links(
             return
         try:
             info = found.mounters.look(fd)
-        except OSError:
+        except BaseException:
             close(fd)
             raise
         if stat.S_ISDIR(info.st_mode):

@@ -111,7 +111,7 @@ def _live_status(path: str, *, follow: bool) -> os.stat_result:
     if _is_of_the_kernel(path):
         return os.stat(path, follow_symlinks=follow)
     try:
-        fd = _live_place(path, follow=follow)
+        fd = open_live_place(path, follow=follow)
     except OSError as error:
         if error.errno != errno.EIO:
             raise
@@ -128,7 +128,7 @@ def _live_status(path: str, *, follow: bool) -> os.stat_result:
         os.close(fd)
 
 
-def _live_place(path: str, *, follow: bool = True) -> int:
+def open_live_place(path: str, *, follow: bool = True) -> int:
     """An O_PATH descriptor of where a path leads. What is found there is looked at by it, never again by the path.
 
     A user can put a link in place of a file or a folder while root looks. So a link of a user leads to what that user
@@ -164,10 +164,10 @@ def _require_open(found: ResolvedPath, path: str) -> None:
 
 
 def _live_link(path: str) -> str:
-    """readlink(2); links of users on the way count as for `_live_place`."""
+    """readlink(2); links of users on the way count as for `open_live_place`."""
     if _is_of_the_kernel(path):
         return os.readlink(path)
-    place = _live_place(path, follow=False)
+    place = open_live_place(path, follow=False)
     try:
         return os.readlink("", dir_fd=place)
     finally:
@@ -278,7 +278,7 @@ class FileTree:
         """Open a regular file or a folder for reading; other things are not opened (a watchdog device starts when it
         is), only described, with descriptor -1."""
         if self._is_live:
-            place = _live_place(path)
+            place = open_live_place(path)
             try:
                 info = os.fstat(place)
                 if not (stat.S_ISREG(info.st_mode) or stat.S_ISDIR(info.st_mode)):
@@ -357,7 +357,7 @@ class FileTree:
             return _not_a_path(path)
         try:
             if self._is_live:
-                place = _live_place(path)
+                place = open_live_place(path)
                 try:
                     info = os.statvfs(place)
                 finally:

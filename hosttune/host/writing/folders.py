@@ -10,10 +10,13 @@ from contextlib import contextmanager
 
 from hosttune.errors import Refused
 from hosttune.frozen import frozen
+from hosttune.host.reading.mounters import Mounters, mounter_of
 from hosttune.host.reading.paths import ResolvedPath, close, is_plain, walk
+from hosttune.host.writing.attributes import mount_id
 
 _MODE = 0o755
 _OWN = "hosttune"
+_ONLY_ROOTS = "only what root alone can change is followed and written in"
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -36,7 +39,7 @@ def opened_place(root: str, path: str, *, make: int | None = None) -> Iterator[F
     """
     if not is_plain(path):
         raise Refused(f"not an absolute path: {path!r}")
-    with walk(root, path) as found:
+    with walk(root, path, mounters=_WritersMounters()) as found:
         _refuse_dangling(found, path)
         _refuse_untrusted(found, root)
         if not found.missing and not found.name:
@@ -61,7 +64,7 @@ def opened_parent(root: str, path: str) -> Iterator[tuple[int, str]]:
     if not is_plain(path) or name in ("", ".", ".."):
         raise Refused(f"not an absolute path of a folder: {path!r}")
     try:
-        with walk(root, above or "/") as found:
+        with walk(root, above or "/", mounters=_WritersMounters()) as found:
             if found.missing or found.name:
                 raise Refused(f"{above} is not a folder")
             if found.canonical != (above or "/"):
@@ -89,7 +92,7 @@ def opened_entry(
     above, _, name = path.rpartition("/")
     if not is_plain(path) or name in ("", ".", ".."):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
-    with walk(root, above or "/") as found:
+    with walk(root, above or "/", mounters=_WritersMounters(owner)) as found:
         _refuse_dangling(found, path)
         if found.name or (found.missing and make is None):
             number = errno.ENOTDIR if found.name else errno.ENOENT
@@ -156,9 +159,9 @@ def _refuse_untrusted(found: ResolvedPath, root: str, *, is_output: bool = False
     """
     if os.geteuid() != owner:
         return
-    writer = f"uid {owner}" if owner else "root"
+    writer = _name_writer(owner)
     last = len(found.visited) - 1
-    hint = "only what root alone can change is followed and written in"
+    hint = _ONLY_ROOTS
     for number, (path, info) in enumerate(found.visited):
         if number == 0 and root != "/":
             continue
@@ -176,6 +179,45 @@ def _refuse_untrusted(found: ResolvedPath, root: str, *, is_output: bool = False
         if is_open and not (is_sticky and (number != last or is_output)):
             who = hint if others else f"who can, says: getfacl {path}"
             raise Refused(f"{writer} does not write in {path}, because others can", hint=who)
+
+
+def _name_writer(owner: int) -> str:
+    return f"uid {owner}" if owner else "root"
+
+
+class _WritersMounters(Mounters):
+    """Refuses a file system that a user mounted before it is asked for anything. Its server may never answer, not even
+    fstat(2), and no signal ends that wait. The mount table tells who mounted it (proc_pid_fdinfo(5), mnt_id).
+    """
+
+    def __init__(self, owner: int = 0) -> None:
+        super().__init__()
+        self._owner = owner
+        self._mounts: set[str] = set()  # that may be asked
+
+    def look(self, fd: int) -> os.stat_result:
+        if os.geteuid() == self._owner and (number := mount_id(fd)) not in self._mounts:
+            # what the walk begins in counts as root's: an image may be on whatever file system
+            if self._mounts and (uid := mounter_of(fd)) not in {0, self._owner}:
+                path = os.readlink(f"/proc/self/fd/{fd}")
+                why = f"it is on a file system mounted by uid {uid}"
+                message = f"{_name_writer(self._owner)} does not write through {path}, because {why}"
+                raise Refused(message, hint=_ONLY_ROOTS)
+            self._mounts.add(number)
+        return super().look(fd)
+
+
+def stat_entry(folder: int, name: str, owner: int = 0) -> os.stat_result:
+    """stat(2) of a name in an open folder, not followed. Raises Refused where a user other than the `owner` mounted a
+    file system on it, OSError as stat(2).
+    """
+    place = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        mounters = _WritersMounters(owner)
+        mounters.look(folder)
+        return mounters.look(place)
+    finally:
+        close(place)
 
 
 def _is_own_group(owner: int, group: int) -> bool:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from hosttune.errors import HosttuneError, Refused
 from hosttune.host.processes.thread_ids import rights_of
-from hosttune.host.writing.folders import opened_entry
+from hosttune.host.writing.folders import opened_entry, stat_entry
 from hosttune.host.writing.own import user_who_typed
 from hosttune.regex import regex
 from hosttune.values import Absent, FileValue
@@ -149,7 +149,7 @@ def _is_special(folder: int, name: str, path: str, owner: int) -> bool:
     is not the `owner`'s, unless it is a regular file in a folder that only the owner can write.
     """
     try:
-        info = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        info = stat_entry(folder, name, owner)
     except FileNotFoundError:
         return False
     is_regular = stat.S_ISREG(info.st_mode)

@@ -190,7 +190,7 @@ class _Worker:
         line, _, self._left = self._left.partition(b"\n")
         try:
             answer = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             answer = None
         if not isinstance(answer, dict):
             raise HosttuneError("a worker's line is not an answer")

@@ -19,6 +19,7 @@ from hosttune.errors import HosttuneError
 from hosttune.host.reading.bounded import own_mounts
 from hosttune.host.reading.mountinfo import parse
 from hosttune.host.reading.named import require_answer, served_mounts
+from hosttune.host.reading.tree import open_live_place
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -188,7 +189,16 @@ class Walk:
                 if not is_of_hub(f"{folder.path.rstrip('/')}/{entry.name}"):
                     folder.below.append(entry.name)
             elif entry.is_symlink():
-                if self._is_dead_link(f"{folder.path.rstrip('/')}/{entry.name}"):
+                path = f"{folder.path.rstrip('/')}/{entry.name}"
+                if self._is_dead_link(path):
+                    self.seen.dangling += 1
+                    continue
+                try:
+                    _find_place(path)
+                except PermissionError as error:
+                    self.seen.refuse(path, error)
+                    continue
+                except OSError:
                     self.seen.dangling += 1
                     continue
                 with suppress(OSError):
@@ -210,7 +220,7 @@ class Walk:
                 self.seen.special += is_something
                 self.seen.dangling += not is_something
                 return
-            place = os.path.realpath(path)
+            place = _find_place(path)
         except OSError:
             self.seen.dangling += 1
             return
@@ -263,8 +273,10 @@ def open_quietly(path: str, flags: int) -> tuple[int, bool]:
 
 def open_regular(path: str, flags: int) -> tuple[int, bool]:
     """As `open_quietly`, but nothing is opened that is not a regular file: to open a device as root may already do
-    something (a watchdog, a tape). With O_NOFOLLOW no link on the way is followed either. Raises OSError."""
-    found = os.open(path, os.O_PATH | os.O_CLOEXEC | flags & os.O_NOFOLLOW)
+    something (a watchdog, a tape). With O_NOFOLLOW no link on the way is followed either; without it, root follows one
+    of a user to what that user may read. Raises OSError."""
+    is_root = os.geteuid() == 0 and not flags & os.O_NOFOLLOW
+    found = open_live_place(path) if is_root else os.open(path, os.O_PATH | os.O_CLOEXEC | flags & os.O_NOFOLLOW)
     try:
         is_there = not flags & os.O_NOFOLLOW or _is_at(found, path)
         if not is_there or not stat.S_ISREG(os.fstat(found).st_mode):
@@ -272,6 +284,19 @@ def open_regular(path: str, flags: int) -> tuple[int, bool]:
         return open_quietly(f"/proc/self/fd/{found}", flags & ~os.O_NOFOLLOW)
     finally:
         os.close(found)
+
+
+def _find_place(path: str) -> str:
+    """Where a path leads. Raises OSError: EPERM where root would go behind a link of a user to what that user may not
+    enter or read.
+    """
+    if os.geteuid():
+        return os.path.realpath(path)
+    place = open_live_place(path)
+    try:
+        return os.readlink(f"/proc/self/fd/{place}")
+    finally:
+        os.close(place)
 
 
 def _is_at(fd: int, path: str) -> bool:

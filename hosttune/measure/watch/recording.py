@@ -6,20 +6,23 @@ last one, and is left out with a note.
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import stat
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 from hosttune.codec import FORMAT_VERSION, decode_as, other_format, to_json
 from hosttune.errors import BadInput, Fault, HosttuneError, Where
-from hosttune.host.reading.named import check_named, open_named, reason_of
+from hosttune.host.reading.named import can_hang, open_named, read_named, reason_of
 from hosttune.host.writing.output import open_stream
 from hosttune.measure.watch.account import Watched
 from hosttune.measure.watch.tick import Tick, round_tick
 
 KIND: Final = "hosttune watch"
 MOST_LINE: Final = 1 << 20  # bytes
+MOST_AT_ONCE: Final = 256 << 20  # bytes of a record that comes from a pipe, or that a server can hold back
 MOST: Final = 1e18  # no figure of a tick is larger, in whatever unit
 LEAST: Final = 1e-9  # nor smaller, but for zero
 _MOST_DIGITS: Final = 18
@@ -69,10 +72,7 @@ def replay(path: str) -> tuple[Watched, Iterator[Tick]]:
     the file cannot be read.
     """
     try:
-        check_named(path)
-        descriptor = open_named(path)
-        os.set_blocking(descriptor, True)  # a pipe: what writes to it may be slow
-        file = os.fdopen(descriptor, "rb")
+        file = _open_record(path)
     except OSError as error:
         raise HosttuneError(f"{path}: {reason_of(error)}", hint="check the name and the rights") from error
     try:
@@ -87,6 +87,13 @@ def replay(path: str) -> tuple[Watched, Iterator[Tick]]:
         file.close()
         raise
     return watched, _read_ticks(file, path)
+
+
+def _open_record(path: str) -> BinaryIO:
+    """A file that nobody can keep us waiting for is read while it is looked at, however long it is. Raises OSError."""
+    if not can_hang(path) and stat.S_ISREG(os.stat(path).st_mode):
+        return os.fdopen(open_named(path), "rb")
+    return io.BytesIO(read_named(path, MOST_AT_ONCE))
 
 
 def _read_ticks(file: Any, path: str) -> Iterator[Tick]:
