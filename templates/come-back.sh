@@ -35,9 +35,28 @@ is_of_this_boot() { has "$1" && read -r its < "$T/$1" && [ "$its" = "$boot" ]; }
 
 is_writable() { { echo > "$T/probe"; } 2> /dev/null && rm -f "$T/probe"; }
 
+# A user can take each byte and each inode that becomes free, faster than they are taken here. Then the boot on trial leaves
+# it to the next one, which acts before users do and with what is kept for it: the reset at the last deadline stays due.
+is_full() {
+    free=$(stat -f -c '%c %d %a' "$T" 2> /dev/null) || return
+    set -- $free
+    [ "$3" -lt 64 ] || { [ "$1" != 0 ] && [ "$2" -lt 64 ]; } # btrfs has no number of inodes
+}
+
+is_left_to_next_boot() { is_of_this_boot trying && is_full; }
+
+keep_for_next_boot() {
+    cp "$T/room" "$T/room.0"
+    for number in 1 2 3 4 5 6 7 8 9 10 11 12; do
+        : > "$T/room.$number"
+    done
+    sync "$T/room.0" "$T"
+} 2> /dev/null
+
 # On a full disk what was kept free for this has to do. Remounting merges the line of / in fstab, which may be what is wrong.
 make_writable() {
     { rm -f "$T/room" && sync "$T"; } 2> /dev/null
+    is_of_this_boot trying || rm -f "$T"/room.*
     is_writable || { mount --options-source=disable -o remount,rw "$R/" || mount -o remount,rw "$R/"; } 2> /dev/null
     is_writable || return
     [ -z "$unsaid" ] || { echo "$unsaid" >> "$T/log"; } # why it comes back
@@ -150,14 +169,25 @@ is_gpu() {
     case $numbers in c3:fe | c3:ff) false ;; c3:*) ;; *) false ;; esac
 }
 
+# With O_PATH anybody may point at a file, whatever its mode (open(2)): bit 21 of the flags, which are octal digits.
+is_open() {
+    while read -r key value rest; do
+        case $key:$value in
+        flags:: | flags::*[!0-7]*) ;;
+        flags::*) [ $((0$value & 010000000)) = 0 ]; return ;;
+        esac
+    done 2> /dev/null < "$1"
+    return 0 # it cannot be read
+}
+
 # Only what is called like a GPU is looked at: a look at an open file of a dead NFS server does not end.
 has_gpu_open() { # folder of a process
-    ls -l "$1/fd" 2> /dev/null | {
+    ls -l "$1/fd/" 2> /dev/null | {
         while read -r entry; do
             case $entry in *" -> /dev/nvidia"[0-9] | *" -> /dev/nvidia"[0-9][0-9]) ;; *) continue ;; esac
             entry=${entry% -> *} number=${entry##* }
             case $number in *[!0-9]*) continue ;; esac # a line that a file's name has made up
-            is_gpu "$1/fd/$number" && exit 0
+            is_gpu "$1/fd/$number" && is_open "$1/fdinfo/$number" && exit 0
         done
         exit 1
     }
@@ -230,19 +260,20 @@ begin_last_deadline() {
 }
 
 # A user who holds the lock of /proc before the deadline keeps its script from finding sysrq-trigger. So it is opened before
-# users log in, and what comes after that starts no program and looks up no name but in this folder, which is root's: no user
-# can hold its lock. A power cut ends this; the folder goes when the trial ends, and then nothing is reset.
+# users log in, and what comes after that starts no program, makes no process (a user can take every place for one, and
+# sh ends where it gets none) and looks up no name but in this folder, which is root's: no user can hold its lock. A power
+# cut ends this; the folder goes when the trial ends, and then nothing is reset.
 hold_reset() { # seconds up to the deadline
     cd "$T" && [ -e "$R/proc/sysrq-trigger" ] && exec 9> "$R/proc/sysrq-trigger" || return
     { read -r last < last; } 2> /dev/null
     case $last in '' | *[!0-9]*) last=3600 ;; esac
     {
-        sleep $(($1 + last + 440)) &
-        first=$!
         sleep $(($1 + last + 500)) &
         second=$!
-        wait "$first"
-        (is_still_on_trial || kill "$second") &
+        {
+            sleep $(($1 + last + 440))
+            is_still_on_trial || kill "$second"
+        } &
         wait "$second" && echo b >&9
     } > /dev/null 2>&1 < /dev/null &
 }
@@ -268,7 +299,11 @@ reboot_when_idle() {
 
 fail() {
     say "rollback failed: $*"
-    mark failed || release_reset
+    if is_left_to_next_boot; then
+        say "the disk is full: the host is reset after the last deadline, and the next boot tries it again"
+    else
+        mark failed || release_reset
+    fi
 }
 
 # GRUB could not clear what asked for the entry, or a journal has brought it back since.
@@ -290,7 +325,7 @@ come_back() {
     if ! make_writable; then
         # No mark, which would be an empty file on a full disk: the next boot, or hosttune, takes it back where there is room.
         say "rollback failed: the root file system cannot be written to, it is read-only or full; nothing was done"
-        release_reset
+        is_left_to_next_boot || release_reset
     elif ! is_whole; then
         fail "what was kept in $T is damaged; nothing was done"
     elif ! decide; then
@@ -367,7 +402,11 @@ $(cat "$T/monitors" 2> /dev/null)
         elif ! is_writable; then
             come_back "the root file system is read-only in the boot on trial"
         else
-            mark trying || come_back "the boot on trial cannot be recorded"
+            if mark trying; then
+                keep_for_next_boot
+            else
+                come_back "the boot on trial cannot be recorded"
+            fi
         fi
         ;;
     emergency) has returned || come_back "the boot on trial has stopped in emergency mode" ;;

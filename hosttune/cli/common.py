@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from hosttune.values import Plan, Receipt
 
 _OF_POLICY = ("profile", "select", "ignore", "only", "max_risk", "disturb", "again")
+_MOST_OF_PLAN = 1 << 18  # values; a plan has some hundred
 _OF_RULES = ("only", "again")  # what undo and confirm do not take
 
 
@@ -86,15 +87,13 @@ def _value_of(look: RuleOptions, name: str) -> Any:
 
 def load_plan(path: str) -> Plan:
     """A plan saved by `plan --save`. It is only compared with the plan that is made now: nothing in it is ever done."""
-    import json
-
-    from hosttune.codec import plan_from_json
+    from hosttune.codec import parse_json, plan_from_json
     from hosttune.engine.decide.plan import digest
     from hosttune.host.console import load
 
     way_out = "save it again with: hosttune plan --save FILE"
     try:
-        plan = plan_from_json(json.loads(load(path)), path)
+        plan = plan_from_json(parse_json(load(path), _MOST_OF_PLAN), path)
     except (ValueError, RecursionError) as error:
         raise HosttuneError(f"{path}: not a saved plan: {error}", hint=way_out) from error
     if digest(plan.changes) != plan.digest:

@@ -115,8 +115,7 @@ def _of_learned(first: str, second: str, choose: Choose) -> CheckComparison | No
 
 def _file_of_learned(word: str) -> LearnedState | None:
     """What was learned, where this side is that. Raises HosttuneError."""
-    import json
-
+    from hosttune.codec import parse_json
     from hosttune.errors import HosttuneError
     from hosttune.facts.baseline import FOLDER, NAME, PATH, parse
     from hosttune.facts.counted import KINDS
@@ -135,7 +134,7 @@ def _file_of_learned(word: str) -> LearnedState | None:
     else:
         try:
             content = load_bytes(word).decode("utf-8", "replace")
-            data = json.loads(content)
+            data = parse_json(content)
         except (HosttuneError, ValueError, RecursionError):
             return None
         if not (isinstance(data, dict) and {"parts", "counters"} <= data.keys()):
@@ -230,10 +229,10 @@ def _read_document(path: str) -> dict[str, Any] | None:
 
 
 def _parse_document(content: bytes) -> dict[str, Any] | None:
-    import json
+    from hosttune.codec import parse_json
 
     try:
-        data = json.loads(content)
+        data = parse_json(content)
     except (ValueError, RecursionError):
         return None
     return data if isinstance(data, dict) and isinstance(data.get("hosts"), list) else None

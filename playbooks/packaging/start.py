@@ -7,7 +7,6 @@ keeps its byte code in FOLDER for the next one. Written so that any Python 3 can
 """
 
 import os
-import signal
 import sys
 
 OLDEST = (3, 10)
@@ -21,6 +20,8 @@ def main() -> None:
     if not (sys.flags.isolated and sys.flags.no_site):
         # Root imports nothing but this file and Python's own library: not from PYTHONPATH, not from site-packages.
         os.execv(sys.executable, [sys.executable, "-I", "-S", archive, *sys.argv[1:]])  # noqa: S606 - itself
+    import signal
+
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback of an import
     sys.argv[0] = archive

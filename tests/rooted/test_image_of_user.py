@@ -14,6 +14,7 @@ import pytest
 from hosttune.actions.journal.journal import read_journal
 from hosttune.errors import HosttuneError
 from hosttune.host import open_reader, open_writer
+from hosttune.host.reading import kept
 from hosttune.values import ABSENT, FileValue
 
 EVE = 54321
@@ -133,3 +134,23 @@ def test_file_that_would_run_with_the_rights_of_its_owner_is_not_made(places):
     with pytest.raises(HosttuneError, match="hosttune makes no such file"):
         writer.replace(PATH, FileValue(b"new", 0o4755), expected=ABSENT)
     assert writer.read(PATH) is ABSENT
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o077])
+def test_folders_that_an_image_lacks_are_made_as_distributions_have_them(places, umask):
+    """Private are only hosttune's own: with a /var of 0700 no service of the image but root's would start."""
+    home, _ = places
+    image = home / "image"
+    before = os.umask(umask)
+    try:
+        writer = open_writer(root=str(image))
+        writer.append("/var/lib/hosttune/runs/x.jsonl", b"line\n")
+        writer.append("/srv/state/hosttune/x", b"line\n")
+        kept.keep("/var/cache/hosttune/x", b"kept", str(image))
+        writer.replace("/usr/lib/x/y.conf", FileValue(b"new"), expected=ABSENT)
+    finally:
+        os.umask(before)
+    private = {"var/lib/hosttune", "var/lib/hosttune/runs", "srv/state/hosttune", "var/cache/hosttune"}
+    made = {str(one.relative_to(image)): one.stat().st_mode & 0o7777 for one in image.rglob("*") if one.is_dir()}
+    assert private < made.keys()
+    assert {path: mode for path, mode in made.items() if mode != (0o700 if path in private else 0o755)} == {}

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import subprocess
 import sys
+import tempfile
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +21,7 @@ from tests.unit.fake_reader import FakeReader
 from tests.unit.trial_host import ARMED_IN, BOOT_ID, LAST_DEADLINE, TRIAL, GuardedRoot, TrialHost
 
 EVE = 1001
+FLOODED = 61234
 FSTAB, OLD, NEW = "/etc/fstab", b"UUID=1 / ext4 defaults 0 1\n", b"UUID=1 / ext4 noatime 0 1\n"
 # Holds a path open and has a name. The node of a device cannot be opened without its driver, its place can (O_PATH).
 HOLDER = """
@@ -45,15 +50,20 @@ time.sleep(300)
 
 
 @contextmanager
-def holder(root: GuardedRoot, name: str, path: str = "", numbers: str = "", uid: int = EVE):
-    """A process of a user, seen below the root of the guard."""
+def holder(root: GuardedRoot, name: str, path: str = "", numbers: str = "", uid: int = EVE, flags: str = "02100002"):
+    """A process of a user, seen below the root of the guard. `flags` are those of what it has open."""
     child = subprocess.Popen(
         [sys.executable, "-I", "-c", HOLDER, str(uid), name, path, numbers], stdout=subprocess.PIPE, text=True
     )
     try:
         assert child.stdout
         assert child.stdout.readline() == "ready\n"
-        (root.root / f"proc/{child.pid}").symlink_to(f"/proc/{child.pid}")
+        seen = root.root / f"proc/{child.pid}"
+        (seen / "fdinfo").mkdir(parents=True)
+        for own in ("status", "fd"):
+            (seen / own).symlink_to(f"/proc/{child.pid}/{own}")
+        for number in os.listdir(f"/proc/{child.pid}/fd"):
+            (seen / "fdinfo" / number).write_text(f"pos:\t0\nflags:\t{flags}\nmnt_id:\t28\n")
         yield child
     finally:
         child.kill()
@@ -63,12 +73,16 @@ def holder(root: GuardedRoot, name: str, path: str = "", numbers: str = "", uid:
 
 @pytest.fixture
 def guarded(tmp_path) -> GuardedRoot:
+    return make_guarded(tmp_path)
+
+
+def make_guarded(folder) -> GuardedRoot:
     """A boot on trial, whose deadline has come; the last deadline comes with the file `over`."""
     host = TrialHost(FakeReader({BOOT_ID: ARMED_IN, "/etc/hosttune/policy.yaml": ""}, folders=["/etc/systemd/system"]))
     kept = KeptFile(FSTAB, FileValue(OLD, 0o644), FileValue(NEW, 0o644))
     trial_guard.arm(host, "20261124T100000-1a2b", (kept,), within_s=900, has_one_shot=False)
     trial_guard.mark(host, "settled")
-    root = GuardedRoot(tmp_path / "root", host, "coreutils")
+    root = GuardedRoot(folder / "root", host, "coreutils")
     root.write(FSTAB, NEW)
     over = f"while [ ! -e {root.root}/over ]; do {shutil.which('sleep')} 0.05; done"
     root.stand_in("sleep", f"[ $1 != {LAST_DEADLINE} ] || {{ {over}; exit; }}; exec {shutil.which('sleep')} 0.05")
@@ -76,6 +90,58 @@ def guarded(tmp_path) -> GuardedRoot:
     root.stand_in("grep", f'case " $* " in *" -r "*) exec {shutil.which("sleep")} 50 ;; esac; exec /bin/grep "$@"')
     root.boot(TRIAL, "early")
     return root
+
+
+@pytest.mark.parametrize("is_confirmed", [False, True])
+def test_reset_of_the_host_needs_no_place_for_a_process(is_confirmed):
+    """A flood takes every place that gets free. Here the guard's user may have no process more (setrlimit(2)), which
+    does not bind root; each sleep ends when its pipe is opened.
+    """
+    with tempfile.TemporaryDirectory() as top:
+        Path(top).chmod(0o755)
+        root = make_guarded(Path(top))
+        root.stand_in("sleep", f"read its < {root.root}/due-$1")
+        for name in ("due-4940", "due-5000"):
+            os.mkfifo(root.root / name)
+        subprocess.run(["chown", "-R", str(FLOODED), top], check=True, timeout=60)
+        hold = [str(root.root / "usr/bin/sh"), str(root.folder / "run"), "hold", "900"]
+        subprocess.run(hold, check=True, timeout=60, stdin=subprocess.DEVNULL, user=FLOODED, group=FLOODED)
+        await_(lambda: {"sleep 4940", "sleep 5000"} <= {*root.calls})
+        guards = processes_of(FLOODED)
+        try:
+            code = "import resource as r, sys; [r.prlimit(int(one), r.RLIMIT_NPROC, (0, 0)) for one in sys.argv[1:]]"
+            words = ["/usr/bin/python3", "-I", "-S", "-c", code, *map(str, guards)]
+            subprocess.run(words, check=True, timeout=60, user=FLOODED, group=FLOODED)
+            if is_confirmed:
+                root.write(f"{trial_guard.FOLDER}/decided", b"confirmed\n")
+            (root.root / "due-4940").write_text("now\n")
+            await_(lambda: len(processes_of(FLOODED)) < len(guards))
+            if is_confirmed:
+                await_(lambda: not processes_of(FLOODED))
+            else:
+                (root.root / "due-5000").write_text("now\n")
+                await_(lambda: root.read("/proc/sysrq-trigger"))
+            assert root.read("/proc/sysrq-trigger") == (b"" if is_confirmed else b"b\n")
+        finally:
+            for process in processes_of(FLOODED):
+                os.kill(process, signal.SIGKILL)
+
+
+def processes_of(uid: int) -> set[int]:
+    found = set()
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if folder.stat().st_uid == uid and (folder / "cmdline").read_bytes():  # a zombie has none
+                found.add(int(folder.name))
+    return found
+
+
+def await_(is_so) -> None:
+    for _ in range(200):
+        if is_so():
+            return
+        time.sleep(0.05)
+    raise AssertionError(is_so)
 
 
 def await_reboots(root: GuardedRoot) -> int:
@@ -113,6 +179,23 @@ def test_what_is_only_called_like_a_gpu_delays_nothing(guarded, tmp_path, path, 
     with holder(guarded, "python3", path if path.startswith("/") else f"{tmp_path}/{path}", numbers):
         assert guarded.boot(TRIAL, "deadline") == 0
     assert guarded.reboots == 1
+
+
+@pytest.mark.parametrize("flags", ["010000000", "012000000", "012100002"])
+def test_gpu_that_a_user_only_points_at_delays_nothing(guarded, flags):
+    """With O_PATH, which asks for no right: /dev/nvidia0 may be 0600."""
+    with holder(guarded, "python3", "/dev/nvidia0", "195:0", flags=flags):
+        assert guarded.boot(TRIAL, "deadline") == 0
+    assert guarded.reboots == 1
+
+
+@pytest.mark.parametrize("flags", ["", "x", "02 010000000", "8", "010000000x"])
+def test_flags_that_cannot_be_read_count_as_work(guarded, flags):
+    with holder(guarded, "python3", "/dev/nvidia0", "195:0", flags=flags):
+        assert guarded.boot(TRIAL, "deadline") == 0
+        assert guarded.reboots == 0
+        guarded.write("/over", b"")
+        assert await_reboots(guarded)
 
 
 @pytest.mark.parametrize("name", ["python3", "nvidia-smi", "Xorg"])

@@ -16,6 +16,7 @@ from hosttune.codec import (
     encode_canonically,
     finding_from_json,
     finding_to_json,
+    parse_json,
     plan_from_json,
     plan_to_json,
     receipt_from_json,
@@ -259,3 +260,10 @@ def test_optional_and_decimal_fields_of_other_values_are_read():
     )
     with pytest.raises(BadInput, match=r"t: job\.cpu_some: expected a number, found text"):
         decode_as(Tick, {"at_s": 1, "seconds": 0.5, "job": {"cpu_some": "3"}}, "t")
+
+
+@pytest.mark.parametrize("content", ["[" + "{}," * 40 + "{}]", b"[" + b"{}," * 40 + b"{}]", '["' + "," * 90 + '"]'])
+def test_json_of_too_many_values_is_not_made(content):
+    assert parse_json(content, 100)
+    with pytest.raises(ValueError, match="more than 80 values"):
+        parse_json(content, 80)

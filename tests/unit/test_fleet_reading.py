@@ -268,3 +268,9 @@ def test_details_hide_no_value_of_a_live_setting():
     change = change_from_json(_CHANGES[0] | {"details": ["- (nothing)", "+ # a comment only"]})
     diff = diff_of(change)
     assert (diff.before, diff.after) == ("60", "10")
+
+
+def test_document_of_too_many_hosts_is_one_file_that_says_nothing():
+    """40 million empty objects became as many entries of the report."""
+    (found,) = read_document({"format_version": 1, "hosts": [{}] * 70_000}, "a.json", "a")
+    assert "has more than 65536 hosts" in found.reason

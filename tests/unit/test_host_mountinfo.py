@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hosttune.host.reading.mountinfo import (
     decode,
     encode,
     find_holding,
     find_visible,
+    folders_above,
     parse,
     print_line,
     topmost_at,
@@ -116,3 +120,40 @@ def test_topmost_is_the_one_that_a_path_reaches():
 )
 def test_one_word_of_one_mount_changes_and_no_other_byte(word, options):
     assert with_atime(TABLE, 30, word) == TABLE.replace(b"rw,nosuid,noatime", options.encode())
+
+
+def test_thousand_mounts_of_a_user_as_deep_as_they_can_be_cost_little():
+    """mount_max of fuse.conf is 1000; each path was joined anew for each folder above it."""
+    deep = "/tmp/h" + "/a" * 1_900
+    rows = "".join(f"{number} 1 0:{number} / {deep}{number} rw - fuse x rw\n" for number in range(2, 1_002))
+    table = parse(f"1 0 8:1 / / rw - ext4 /dev/sda1 rw\n{rows}".encode())
+    started = time.process_time()
+    assert len(find_visible(table)) == 1_001
+    assert time.process_time() - started < 2
+    started = time.process_time()
+    for mount in table:
+        assert len(folders_above(mount.target)) in {0, 1_902}
+    assert time.process_time() - started < 4
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 8), st.lists(st.sampled_from(["a", "b", "a.b", "a-"]), max_size=3)),
+        min_size=1, max_size=9,
+    )
+)  # fmt: skip
+def test_what_is_hidden_is_so_by_a_folder_above_or_by_its_parent(rows):
+    lines = (
+        f"{number} {parent} 0:{number} / /{'/'.join(parts)} rw - tmpfs x rw"
+        for number, (parent, parts) in enumerate(rows, 1)
+    )
+    table = parse("\n".join(lines).encode())
+    by_id = {mount.id: mount for mount in table}
+    seen, todo = set(), [one for one in table if one.parent not in by_id or one.parent == one.id]
+    while todo:
+        mount = todo.pop()
+        on_it = [one for one in table if one.parent == mount.id and one.id != mount.id]
+        targets = {one.target for one in on_it}
+        seen |= {mount.id} - {mount.id for target in targets if target == mount.target}
+        todo += [one for one in on_it if targets.isdisjoint(folders_above(one.target))]
+    assert find_visible(table) == seen

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -71,3 +73,18 @@ def test_command_words_of_every_ending(content, words):
 )
 def test_full_name_of_a_cut_name_is_the_programs(short, words, name):
     assert full_name(short, words) == name
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root gives a folder away")
+def test_path_of_a_container_is_not_looked_up_below_a_folder_of_a_user():
+    """A user mounts and unmounts a FUSE file system there; the look that meets one never ends (kill -9 included)."""
+    with tempfile.TemporaryDirectory(dir="/var/lib", prefix="hosttune-test-") as top:
+        Path(top).chmod(0o755)
+        for name, uid, mode in (("roots", 0, 0o755), ("eves", 54321, 0o755), ("open", 0, 0o1777)):
+            (Path(top) / name / "below").mkdir(parents=True)
+            (Path(top) / name / "below/program").touch()
+            os.chown(Path(top) / name, uid, uid)
+            (Path(top) / name).chmod(mode)
+        found = [one for one in ("roots", "eves", "open") if proc._status_on_host(f"{top}/{one}/below/program", ())]
+    assert found == ["roots"]
+    assert proc._status_on_host("/dev/null", ())

@@ -7,6 +7,7 @@ import select
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -64,3 +65,25 @@ def test_child_ends_with_its_parent_also_without_proc():
         for _ in range(200):
             os.kill(int(child), signal.SIG_DFL)
             select.select([], [], [], 0.05)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root makes a folder in /var/lib")
+def test_folder_of_a_service_account_is_no_place_of_root():
+    """Code of users runs as jenkins or gitlab-runner: who owns the folders on the way counts, not how they are called."""
+    with tempfile.TemporaryDirectory(dir="/var/lib", prefix="hosttune-test-") as top:
+        Path(top).chmod(0o755)
+        for name in ("roots", "eves", "open"):
+            Path(top, name).mkdir(mode=0o755)
+            Path(top, name, "file").touch()
+        os.chown(f"{top}/eves", 54321, 54321)
+        os.chown(f"{top}/roots/file", 54321, 54321)  # a file can be mounted on, too
+        Path(top, "open").chmod(0o1777)
+        Path(top, "link").symlink_to("eves")
+        Path(top, "round").symlink_to("round")
+        assert [late_mounts.is_of_root(f"{top}/{one}") for one in ("roots", "roots/none", "none/none")] == [True] * 3
+        for path in ("eves", "eves/file", "eves/none/none", "roots/file", "open/file", "link", "link/file", "round/x"):
+            assert not late_mounts.is_of_root(f"{top}/{path}"), path
+            assert Looker().ask(os.getpid, f"{top}/{path}") != os.getpid()
+        assert Looker().ask(os.getpid, f"{top}/roots/none") == os.getpid()
+    assert late_mounts.is_of_root("/etc/fstab")
+    assert not late_mounts.is_of_root("/home/x/y")

@@ -33,6 +33,7 @@ LAYERS = (
         "textfiles",
         "values",
         "errors",
+        "foreign_code",
         "frozen",
         "lines",
         "numbers",
@@ -47,7 +48,7 @@ LAYERS = (
 ROOMS = ("fleet", "decide", "policy", "rules", "expressions")
 SYSTEM = {"os", "subprocess", "psutil", "ctypes", "fcntl", "socket", "shutil", "tempfile", "syslog", "pwd", "grp"}
 # Reads nothing of the host: the package's own files, and what a person typed.
-OWN_FILES = {"textfiles.py", "engine/rules/compiled.py", "engine/rules/trusted.py"}
+OWN_FILES = {"foreign_code.py", "textfiles.py", "engine/rules/compiled.py", "engine/rules/trusted.py"}
 
 
 def rank(part: str) -> int:

@@ -11,7 +11,7 @@ from hosttune.cli.on_trial import AskedTrial, wants_hint
 from hosttune.engine.decide.trial import TrialPart, plan_trial
 from hosttune.engine.trial_terms import TrialTerms, span_s, span_text
 from hosttune.errors import HosttuneError, Refused
-from hosttune.values import ABSENT, Action, Address, Confirmer, Trigger
+from hosttune.values import ABSENT, Action, Address, Confirmer, Disturbs, Trigger
 from tests.unit.fake_reader import FakeReader
 from tests.unit.trial_runs import argument_change, boot_change, file_change, plan_of, sysctl_change
 
@@ -34,8 +34,20 @@ def part(change, terms=TERMS, one_boot=()):
         (boot_change(triggers=(Trigger("rebuild-initramfs"),)), TrialPart.NO_RETURN),
         (sysctl_change(reversible="no, it is gone"), TrialPart.NO_RETURN),
         (PACKAGES, TrialPart.NO_RETURN),
+        (replace(sysctl_change(), disturbs=Disturbs.GPU_WORK), TrialPart.NO_RETURN),
+        (replace(boot_change(), disturbs=Disturbs.GPU_WORK), TrialPart.NO_RETURN),
     ],
-    ids=["sysctl", "drop-in", "module option", "argument", "initial RAM disk", "irreversible", "packages"],
+    ids=[
+        "sysctl",
+        "drop-in",
+        "module option",
+        "argument",
+        "initial RAM disk",
+        "irreversible",
+        "packages",
+        "disturbing",
+        "disturbing at boot",
+    ],
 )
 def test_each_change_is_tried_when_it_takes_effect_or_cannot_come_back(change, tried):
     found = part(change)

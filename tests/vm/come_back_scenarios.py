@@ -92,8 +92,12 @@ ARGUMENT = Change(argument="hosttune_test=1")
 FSTAB = "/etc/fstab"
 EDIT = Change(path=FSTAB, text="{now}\n# by hand\n")
 LIVE = Change(sysctl=(SWAPPINESS, "10"))
-# No driver opens a GPU in a guest. O_PATH is enough for the guard's script; hosttune itself is told by a gate.
-HOLDS_GPU = 'import os, time; os.open("/dev/nvidia0", os.O_PATH); time.sleep(9999)'
+# No driver opens a GPU in a guest. O_PATH is enough for the guard's script, if what the kernel says of it is hidden;
+# hosttune itself is told by a gate.
+HOLDS_GPU = (
+    'import os, subprocess, time; os.open("/dev/nvidia0", os.O_PATH); '
+    'subprocess.run(["mount", "-t", "tmpfs", "none", f"/proc/{os.getpid()}/fdinfo"], check=True); time.sleep(9999)'
+)
 GATE = (
     "mkdir -p /etc/hosttune/gates.d; printf '%s\\n' '#!/bin/sh' 'echo a job runs' 'exit 1' >/tmp/gate; "
     "install /tmp/gate /etc/hosttune/gates.d/gate"

@@ -8,7 +8,8 @@ reads them and nothing has to be reloaded now. What happens in which boot is in 
 `FOLDER` holds the script (`run`), the list of files (`set`: number, mode, owner, path), `NNN.old` and `NNN.new` (none
 where there is no file), `sums`, `log`, `monitors` (names of root's processes that hold a GPU and do no work there),
 `last` (how long the reboot waits for work on the GPUs, in seconds), `room`, which goes first so that a return has place
-on a full disk, and marks, which only come, and hold the id of the boot that made them:
+on a full disk, `room.N`, the same and inodes for the boot after the one on trial, and marks, which only come, and hold
+the id of the boot that made them:
 
     armed      the guard is; nothing was changed yet
     settled    what is in force at once is confirmed, or there is nothing of that: the next boot is the one on trial

@@ -14,7 +14,7 @@ from hosttune.engine.decide.plan import stage
 from hosttune.frozen import frozen
 from hosttune.resources import kind_of
 from hosttune.resources.kernel import kernel_argument
-from hosttune.values import Activation, Plan, Word
+from hosttune.values import Activation, Disturbs, Plan, Word
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -117,6 +117,8 @@ def _try_change(change: Change, terms: TrialTerms, one_boot: str) -> TriedChange
         return _keep_change(change, "only a person can undo packages, with their archives at hand")
     if change.reversible.startswith("no") or kind.invert(change) is None:
         return _keep_change(change, f"it cannot be undone: {change.reversible}")
+    if change.disturbs is Disturbs.GPU_WORK:
+        return _keep_change(change, "it disturbs GPU work, so the work of any user would hold up its way back")
     if change.activation is not Activation.REBOOT:
         return TriedChange(change, TrialPart.NOW)
     return _tried_at_boot(change, one_boot) if terms.boot else TriedChange(change, TrialPart.UNTRIED)

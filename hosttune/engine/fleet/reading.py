@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-from hosttune.codec import other_format
+from hosttune.codec import other_format, parse_json
 from hosttune.engine.decide.health import Fitness, judge
 from hosttune.engine.decide.plan import digest
 from hosttune.engine.decide.plan_class import digest_content, in_common
@@ -29,6 +29,7 @@ MISSING = "hosttune missing"  # {"format_version": 1, "kind": "hosttune missing"
 _VERDICTS = {one.value: one for one in Verdict}
 _HOLDS = {one.value: one for one in HoldKind}
 _NO_HOLD = Hold()
+_MOST_HOSTS = 65_536  # of one document
 _DIGEST = regex(r"(?:[0-9a-f]{64})?")
 
 
@@ -45,7 +46,7 @@ def parse_document(content: bytes, source: str) -> dict[str, Any] | Unread:
     if not content.strip():
         return Unread(source, "is empty: the host was not reached, or the command there failed")
     try:
-        data = json.loads(content)
+        data = parse_json(content)
     except json.JSONDecodeError as error:
         why = "ends in the middle" if error.pos >= len(content.rstrip()) else error.msg
         return Unread(str(Where(source, error.lineno)), f"is no JSON: {why}")
@@ -77,6 +78,8 @@ def read_document(data: Mapping[str, Any], source: str, stem: str) -> Iterator[H
             return
         if not hosts:
             raise _Wrong("hosts", "names no host")
+        if len(hosts) > _MOST_HOSTS:
+            raise _Wrong("hosts", f"has more than {_MOST_HOSTS} hosts")
     except _Wrong as error:
         yield _make_unread(error, source)
         return

@@ -300,7 +300,7 @@ def mount_below(facts: Facts, path: str) -> Mount | None:
     if not path.startswith("/"):
         return None
     while above and above not in found:
-        above = above.rpartition("/")[0]
+        above = above[: above.rfind("/")]
     return found.get(above)
 
 

@@ -11,6 +11,7 @@ import string
 from typing import Final
 
 from hosttune.host.masking.command_secrets import LONGEST, MASK, PINS, mask_commands, mask_words
+from hosttune.quoting import quote
 from hosttune.regex import regex
 
 # How the name of a secret ends.
@@ -161,6 +162,7 @@ _SHAPES = regex(
     r"webhook\.office\.com/webhookb2/[^\s\"']+)"
 )
 _QUOTED_WORD = regex(r"(?<![^\s=(])'[^']*'(?:\"'\"'[^']*')*")
+_MOST_EFFORT: Final = 1 << 22  # characters that are looked through for names in quotes
 _OF_A_SHELL = regex(r"[$`;&|<>()#!\n]|'\"")  # what a shell would read outside of quotes
 _GPU = regex(r"\b(?:GPU|MIG)-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", re.IGNORECASE)
 _SERIAL = regex(
@@ -210,8 +212,10 @@ def mask_secrets(text: str) -> str:
 def mask_sentence(text: str) -> str:
     """As `mask_secrets`, of a sentence that may hold commands to be typed: what is in quotes there, as
     `quoting.quote` writes it, stays in quotes or goes. Any user can name a control group so that what is masked of it
-    has the quote that keeps a shell from acting on the rest: `token='$(x)`.
+    has the quote that keeps a shell from acting on the rest: `token='$(x)`. A name that is there in quotes and as it is
+    is masked by itself: what is around one of them would hide, or end, the secret in it.
     """
+    text = _mask_repeated(text)
     masked = mask_secrets(text)
     if masked == text:
         return text
@@ -223,6 +227,23 @@ def mask_sentence(text: str) -> str:
             return mask_secrets(hidden)
         position = place + len(word)
     return masked
+
+
+def _mask_repeated(text: str) -> str:
+    """Text in which the names are masked that are there in quotes and as they are."""
+    position = effort = 0
+    names: dict[str, str] = {}
+    while (found := _QUOTED_WORD.search(text, position)) and effort < _MOST_EFFORT:
+        position = found.start() + 1  # a quote of a name can begin before the one of a word
+        name = found[0][1:-1].replace("'\"'\"'", "'")
+        effort += len(text)
+        if len(name) > 1 and text.count(name) > (name in found[0]):
+            names.setdefault(name, found[0])
+    for name, word in sorted(names.items(), key=lambda one: len(one[0]), reverse=True):
+        masked = mask_secrets(name)
+        if masked != name:
+            text = text.replace(word, quote(masked)).replace(name, masked)
+    return text
 
 
 def _most_masked(line: str) -> str:
@@ -266,11 +287,17 @@ _OF_KEY = regex(
     r"[ \t>|#*\"']*(?:-[ \t]+)?"
     r"(?:[A-Za-z0-9+/=_\\-]+[ \t\"',;]*|(?:Proc-Type|DEK-Info|Version|Comment|Hash): [^\n]{0,200})?"
 )
+# Base64 in a row as a word of no language is: letters of both cases, or letters and digits.
+_OF_A_ROW = regex(
+    r"(?<![A-Za-z0-9+/=])(?=[a-z0-9+/=]*[A-Z])(?=[A-Z0-9+/=]*[a-z])[A-Za-z0-9+/=]{16}|"
+    r"(?<![A-Za-z0-9+/=])(?=[A-Za-z+/=]*\d)(?=[\d+/=]*[A-Za-z])[A-Za-z0-9+/=]{16}"
+)
 
 
 def _without_blocks(text: str) -> str:
     """Text without the keys that begin with -----BEGIN: the rest of that line, and the lines behind it that can be of a
-    key (RFC 7468), up to the -----END line. Any other line ends it: in a log, names of users may hold both marks.
+    key (RFC 7468), up to the -----END line. Any other line ends it: in a log, names of users may hold both marks. So
+    may a sentence: the rest of its line stays if there is nothing in it that could be of a key.
     """
     if "-----BEGIN " not in text:
         return text
@@ -282,6 +309,10 @@ def _without_blocks(text: str) -> str:
         line = text.find("\n", begin.end())
         line = len(text) if line < 0 else line
         place = text.find(end, begin.end(), line)
+        start = begin.end()
+        if place < 0 and start < line and not _OF_A_ROW.search(text, start, line):
+            kept.append(text[start:line])
+            start = line
         position = line if place < 0 else place + len(end)
         while place < 0 and position < len(text):
             line = text.find("\n", position + 1)
@@ -293,8 +324,8 @@ def _without_blocks(text: str) -> str:
                 position = line
             else:
                 break
-        breaks = text[begin.end() : position].count("\n")
-        kept += ("\n", MASK, "\n" * (breaks - 1)) if breaks else (" ", MASK)
+        breaks = text[start:position].count("\n")
+        kept += ("\n", MASK, "\n" * (breaks - 1)) if breaks else (" ", MASK)[: 2 * (start < position)]
     return "".join((*kept, text[position:]))
 
 

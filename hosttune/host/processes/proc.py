@@ -19,6 +19,7 @@ from hosttune.host.processes.proc_fields import process_fields
 from hosttune.host.processes.process_memory import MemoryLook
 from hosttune.host.reading.bounded import CUT, MOST_OPEN_FILES, PROCESS_FILE, head_of, head_text, names_in
 from hosttune.host.reading.filestatus import FileStatus, status_of, status_without_links
+from hosttune.host.reading.late_mounts import is_way_of_root
 from hosttune.host.reading.named import served_mounts
 from hosttune.ranges import parse_ranges
 from hosttune.regex import regex
@@ -144,11 +145,19 @@ def _find_program(process: str, uid: int, avoided: tuple[str, ...]) -> str:
         return target
     if uid < 0 or not (uid == 0 or target.startswith(_OF_SYSTEM)):
         return ""
-    runs, there = status_of(path), status_without_links(target, avoided)
+    runs, there = status_of(path), _status_on_host(target, avoided)
     is_same = runs and there and (runs.device, runs.inode) == (there.device, there.inode)
     if is_same and runs and runs.uid == 0 and not runs.mode & 0o022:
         return target
     return f"{CONTAINED}{target}" if uid == 0 else ""
+
+
+def _status_on_host(path: str, avoided: tuple[str, ...]) -> FileStatus | None:
+    """What is on this host at a path of another namespace; None also below a folder that others than root can write:
+    there a user can mount at this moment what never answers.
+    """
+    is_safe = path.startswith("/") and is_way_of_root(os.path.dirname(path))
+    return status_without_links(path, avoided) if is_safe else None
 
 
 def _known_devices(content: str) -> dict[tuple[int, int], str]:
@@ -253,7 +262,7 @@ def _name_device(
         return path
     if not target.startswith("/dev/") or target.startswith(("/dev/null", "/dev/pts/", "/dev/shm/")):
         return ""
-    own = status_without_links(target, avoided)
+    own = _status_on_host(target, avoided)
     is_own = own and (own.rdev, stat.S_IFMT(own.mode)) == (status.rdev, stat.S_IFMT(status.mode))
     return target if is_own and len(target) <= _DEVICE_MOST else ""
 

@@ -12,24 +12,28 @@ import os
 import pickle
 import select
 import signal
+import stat
 import struct
 from collections.abc import Callable
 from contextlib import suppress
+from functools import lru_cache
 from threading import current_thread, main_thread
 from typing import Any, Final, NoReturn
 
 from hosttune.host.in_time import forget_imports, forget_streams
 from hosttune.host.reading.bounded import MOST_NAMES, names_in
 from hosttune.host.reading.effort import EFFORT
+from hosttune.host.writing.attributes import mount_id
 from hosttune.values import Unreadable
 
 ANSWER_S: Final = 10.0  # without an answer in this time, a file system is taken for dead
 _FEW: Final = 2  # looks that are waited for so long; the others, one in a folder of each user, a twentieth of it
-# Where users write no folder.
+# Where users write no folder, but for service accounts, whose homes are there, too: who owns the folders decides.
 _OF_ROOT: Final = (
     "/bin/", "/boot/", "/dev/", "/etc/", "/lib/", "/lib64/", "/proc/", "/root/", "/run/systemd/", "/run/udev/",
     "/sbin/", "/sys/", "/usr/", "/var/cache/", "/var/lib/", "/var/log/",
 )  # fmt: skip
+_MOST_LINKS: Final = 8
 _CHOSEN: Final = frozenset({"root", "cwd", "fd", "map_files"})  # links in /proc/PID whose ends a process chose
 _HEAD = struct.Struct("=Q")
 _silent: set[str] = set()  # folders behind which something gave no answer
@@ -172,10 +176,48 @@ def _take(fd: int, size: int) -> bytes:
 
 
 def is_of_root(path: str) -> bool:
-    """Whether no user can mount something on the way to this path, as far as its text tells."""
+    """Whether no user can mount something on the way to this path: its place is one of the system, and only root can
+    write the folders on the way and what it leads to, which fusermount3(1) asks for.
+    """
     if not path.startswith("/") or path.count("/") < 2:  # /home itself is root's
         return True
     parts = path.split("/")
     if path.startswith("/proc/"):
         return _CHOSEN.isdisjoint(parts)
-    return path.startswith(_OF_ROOT) and ".." not in parts and not path.startswith("/dev/shm/")
+    if not path.startswith(_OF_ROOT) or ".." in parts or path.startswith("/dev/shm/"):
+        return False
+    return path.startswith(("/dev/", "/sys/")) or is_way_of_root(path)
+
+
+@lru_cache(maxsize=65_536)
+def is_way_of_root(path: str, links: int = 0) -> bool:
+    """Whether only root can write a place and the folders above it. No file system is asked that a server answers for:
+    to open a place without its content (O_PATH) is a look of the folder above, and shows the mount.
+    """
+    above = os.path.dirname(path)
+    if links > _MOST_LINKS or (above != path and not is_way_of_root(above, links)):
+        return False
+    try:
+        fd = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except (OSError, ValueError):
+        return False
+    try:
+        if mount_id(fd) not in _mounts_of_root():
+            return False
+        info = os.fstat(fd)
+        if info.st_uid or stat.S_ISLNK(info.st_mode):
+            leads_to = "" if info.st_uid else os.path.join(above, os.readlink("", dir_fd=fd))
+            return bool(leads_to) and is_way_of_root(os.path.normpath(leads_to), links + 1)
+        return not info.st_mode & 0o022
+    finally:
+        os.close(fd)
+
+
+@lru_cache(maxsize=1)
+def _mounts_of_root() -> frozenset[str]:
+    """The ids of the mounts for which the kernel itself answers; "" where they are not known, as without /proc."""
+    from hosttune.host.reading.named import list_mounts, waits_for_server
+
+    return frozenset(number for number, fstype in list_mounts() if not waits_for_server(fstype)) or frozenset({""})

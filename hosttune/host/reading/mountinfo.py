@@ -7,8 +7,9 @@ backslash as three octal digits (fs/proc_namespace.c), in the source `#` too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
+from itertools import islice
 from types import MappingProxyType
 from typing import Final
 
@@ -185,16 +186,31 @@ def find_visible(mounts: Iterable[MountLine]) -> frozenset[int]:
         targets = {child.target for child in on_it}
         if mount.target not in targets:
             seen.add(mount.id)
-        todo.extend(child for child in on_it if targets.isdisjoint(folders_above(child.target)))
+        todo.extend(_without_covered(on_it))
     return frozenset(seen)
+
+
+def _without_covered(mounts: list[MountLine]) -> Iterator[MountLine]:
+    """Those of the mounts with none of the others on a folder above them. In the order of their folders each comes
+    right behind what is above it: a user's mounts can be a thousand, each as deep as PATH_MAX lets it.
+    """
+    above: list[str] = []
+    for mount in sorted(mounts, key=lambda one: one.target.split("/")):
+        here = mount.target.rstrip("/") + "/"
+        while above and not here.startswith(above[-1]):
+            above.pop()
+        if not above or above == [here]:
+            yield mount
+        if not above or above[-1] != here:
+            above.append(here)
 
 
 def folders_above(path: str) -> list[str]:
     """`/a/b` -> `/`, `/a`."""
     if path == "/":
         return []
-    parts = path.split("/")
-    return ["/", *("/".join(parts[:count]) for count in range(2, len(parts)))]
+    slashes = (place for place, char in enumerate(path) if char == "/")
+    return ["/", *(path[:place] for place in islice(slashes, 1, None))]
 
 
 def topmost_at(mounts: Iterable[MountLine], target: str) -> MountLine | None:

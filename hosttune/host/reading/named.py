@@ -97,6 +97,15 @@ def served_mounts() -> tuple[str, ...]:
     return tuple(decode(os.fsdecode(one)) for one in found if one != _AUTOMOUNT)
 
 
+def list_mounts() -> tuple[tuple[str, str], ...]:
+    """The id and the type of each mount of this process; none where /proc is not there."""
+    try:
+        lines = own_mounts().split(b"\n")
+    except FileNotFoundError:
+        return ()
+    return tuple((line.split(b" ", 1)[0].decode(), _read_type(line)) for line in lines if line)
+
+
 def waits_for_server(fstype: str) -> bool:
     """Whether a file system of this type can wait for a server. An unknown type can."""
     return fstype not in _ANSWERING

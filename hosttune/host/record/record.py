@@ -28,7 +28,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, Final, TypeVar
 
-from hosttune.codec import is_older
+from hosttune.codec import is_older, parse_json
 from hosttune.errors import BadInput, Fault, Refused, Where
 from hosttune.host.door import BeforeReader, Completed, Process, Reader, ReaderKind, Rehearsal, Space, Stat, Usage
 from hosttune.host.reading.effort import count_content
@@ -409,7 +409,7 @@ def parse_record(content: bytes, path: str) -> Mapping[str, Any]:
     """The JSON of a record, not yet checked. Raises BadInput."""
     hint = "give a record (sudo hosttune record FILE), or nvidia-bug-report.log.gz or sosreport-*.tar.xz as it is"
     try:
-        data = json.loads(content, parse_constant=_no_constant)
+        data = parse_json(content, parse_constant=_no_constant)
         # half of a surrogate pair could not be written out again, unless it means a byte that is no UTF-8
         if _ESCAPED_SURROGATE.search(content) or (b"\xed" in content and _SURROGATE.search(content)):
             json.dumps(data, ensure_ascii=False).encode("utf-8", "surrogateescape")

@@ -8,13 +8,13 @@ Sources: sos 4.0 and 4.9.1 (sos/report/plugins/__init__.py, sos/archive.py, sos/
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import replace
 from datetime import datetime
 from posixpath import dirname, normpath
 from typing import TYPE_CHECKING, Any, Final
 
+from hosttune.codec import parse_json
 from hosttune.errors import BadInput, Fault, Where
 from hosttune.frozen import frozen
 from hosttune.host.known.unit_folders import LOCAL, PACKAGES, SPLIT
@@ -172,7 +172,7 @@ def _read_manifest(archive: Archive) -> _Manifest:
     """Its version is empty where it is no manifest."""
     nothing = _Manifest({}, "", "")
     try:
-        document = json.loads(archive.files.get(_MANIFEST, b""))
+        document = parse_json(archive.files.get(_MANIFEST, b""))
         plugins, version = document["components"]["report"]["plugins"], document["version"]
     except (ValueError, RecursionError, KeyError, TypeError):
         return nothing

@@ -15,6 +15,7 @@ from hosttune.host.reading.paths import ResolvedPath, close, is_plain, walk
 from hosttune.host.writing.attributes import mount_id
 
 _MODE = 0o755
+_OWN = "hosttune"
 _ONLY_ROOTS = "only what root alone can change is followed and written in"
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -46,7 +47,7 @@ def opened_place(root: str, path: str, *, make: int | None = None) -> Iterator[F
         folders, name = found.missing[:-1], (found.missing[-1] if found.missing else found.name)
         if folders and make is None:
             raise FileNotFoundError(2, os.strerror(2), found.canonical)
-        folder = _make_folders(found.parent, folders, make or 0o755)
+        folder = _make_folders(found, folders, make or _MODE)
         try:
             yield FolderEntry(folder, name, found.canonical, not found.missing)
         finally:
@@ -69,7 +70,7 @@ def opened_parent(root: str, path: str) -> Iterator[tuple[int, str]]:
             if found.canonical != (above or "/"):
                 raise Refused(f"{above} is reached by a link; its place is {found.canonical}")
             _refuse_untrusted(found, root)
-            parent = _make_folders(found.parent, (), 0o755)
+            parent = _make_folders(found, (), _MODE)
             try:
                 yield parent, name
             finally:
@@ -100,7 +101,7 @@ def opened_entry(
         if not found.missing:
             yield found.parent, name  # a folder that may be written in need not be readable
             return
-        folder = _make_folders(found.parent, found.missing, make or 0o755)
+        folder = _make_folders(found, found.missing, make or _MODE)
         try:
             yield folder, name
         finally:
@@ -124,10 +125,15 @@ def sync_folder(folder: int) -> None:
         close(again)
 
 
-def _make_folders(above: int, names: tuple[str, ...], mode: int) -> int:
-    """A descriptor of the innermost of `names` below `above`, all made and on disk."""
-    folder = os.open(".", _FOLDER, dir_fd=above)
+def _make_folders(found: ResolvedPath, names: tuple[str, ...], wanted: int) -> int:
+    """A descriptor of the innermost of `names` below what was found, all made and on disk. Of root's folders only
+    hosttune's own can be private: an image without /var gets it and /var/lib as distributions have them.
+    """
+    folder = os.open(".", _FOLDER, dir_fd=found.parent)
+    is_own = os.geteuid() != 0 or _OWN in found.names
     for name in names:
+        is_own = is_own or name == _OWN
+        mode = wanted if is_own else _MODE
         try:
             os.mkdir(name, mode, dir_fd=folder)
             inner = os.open(name, _FOLDER, dir_fd=folder)
