@@ -35,6 +35,7 @@ from hosttune.facts.kernel.kernel import (
     is_ubuntus,
     select_metapackages,
 )
+from hosttune.facts.storage.kernel_types import LOCK, find_shut, is_loaded_first
 from hosttune.frozen import frozen
 from hosttune.quoting import quote
 
@@ -48,6 +49,8 @@ class NextKernel(Fact):
 
     commands: str
     others: tuple[str, ...]  # kernels with a module, which would do until then
+    shut_by: str = ""  # FILE:LINE that has the next boot load no modules before it comes to that one
+    way_to_open: str = ""  # what to do about that
 
     @property
     def way_out(self) -> str:
@@ -55,10 +58,21 @@ class NextKernel(Fact):
         return f"do not reboot before: {self.commands}" if self.commands else ""
 
 
+def _find_lock(facts: Facts) -> NextKernel:
+    """What keeps the module from being loaded though it is there: udev asks for it after systemd-sysctl.service."""
+    is_loaded = attempt(lambda: bool(facts.driver.loaded_version))
+    is_set = facts.sysctl_at_boot[LOCK].is_set  # unknown, not "none", where its files cannot be read
+    if not is_set or is_loaded_first(facts, "nvidia"):
+        return NextKernel("", ())
+    lock = find_shut(facts, works=is_loaded is True)
+    way = f"do not reboot before this is done\n{lock.way_out}" if lock else ""
+    return NextKernel("", (), lock.place if lock else "", way)
+
+
 def choose(facts: Facts, params: Mapping[str, Any]) -> NextKernel:  # noqa: ARG001 - the interface of all choices
     driver, kernel = facts.driver, facts.boot.next_kernel
     if driver.has_module_for_next_kernel:
-        return NextKernel("", ())
+        return _find_lock(facts)
     others = tuple(one for one in driver.kernels_with_module if one != kernel and one in facts.boot.kernels)
     from hosttune.choices.dpkg_stop import bring_module, try_find_stop  # which itself asks for `prebuilt_instead`
 

@@ -54,6 +54,7 @@ class Shm(Fact):
     """Shared memory now."""
 
     size_bytes: int  # of /dev/shm; 0 is unlimited
+    boot_bytes: int  # the size that fstab gives it at the next boot; 0 if it has no line with one, or a share of memory
     available_bytes: int  # to an ordinary user
     files: tuple[ShmFile, ...]  # of NCCL and PyTorch
     containers: tuple[SmallShm, ...]  # of GPU processes whose /dev/shm is a mount of their own with a size
@@ -73,7 +74,7 @@ class Shm(Fact):
 def size_of(options: tuple[str, ...]) -> int | None:
     """The size that the options of a tmpfs say, in bytes; None without one (tmpfs(5): half of RAM)."""
     for option in options:
-        if match := _SIZE.fullmatch(option):
+        if match := _SIZE.fullmatch(option.lower()):
             return int(match[1]) * _UNITS[match[2]]
     return None
 
@@ -82,6 +83,7 @@ def collect(reader: Reader, facts: Facts) -> Shm:
     mount = make_shared(_mount, reader, facts)
     return Shm(
         size_bytes=lazy(lambda: mount().total_bytes),
+        boot_bytes=lazy(_read_boot_bytes, facts),
         available_bytes=lazy(lambda: mount().available_bytes),
         files=lazy(_read_files, reader, facts),
         containers=lazy(_find_containers, reader, facts),
@@ -93,6 +95,11 @@ def _mount(reader: Reader, facts: Facts) -> Mount:
     if mount is None:
         raise make_unknown(reader, f"nothing is mounted at {SHM}")
     return mount
+
+
+def _read_boot_bytes(facts: Facts) -> int:
+    line = facts.fstab.by_path.get(SHM)
+    return (size_of(line.options) or 0) if line and line.fstype == "tmpfs" else 0
 
 
 def _read_files(reader: Reader, facts: Facts) -> tuple[ShmFile, ...]:

@@ -37,7 +37,7 @@ _MODULES = {
 _MODULE = regex(r"(?m)^(?:\S*/)?([^/\s]+?)\.ko(?:\.\w+)?(?=:|\s*$)")
 _HELPED = frozenset({"exfat", "hfsplus"})  # types that a program may serve instead (exfat-fuse, hfsfuse)
 _MODULES_IN = ("/lib/modules", "/usr/lib/modules")
-_LOCK = "kernel.modules_disabled"
+LOCK = "kernel.modules_disabled"
 _UNLOCK = (
     "take kernel.modules_disabled out of {place}: it keeps drivers of GPUs and networks out, too\n"
     "if it is meant: set it by a service that starts after all mounts and drivers (After=multi-user.target)"
@@ -90,13 +90,25 @@ def find_lock(facts: Facts, fstype: str, *, is_mounted: bool) -> Lock | None:
         why = f"a module, and {path} keeps it from being loaded ({name})"
         lock = Lock(path, why, f"take {name} out of {path}")
         return None if is_mounted and is_older_than_boot(facts, path) else lock
-    settings = attempt(lambda: facts.sysctl_at_boot[_LOCK].settings)
+    return find_shut(facts, works=is_mounted)
+
+
+def find_shut(facts: Facts, *, works: bool) -> Lock | None:
+    """That the next boot loads no modules after systemd-sysctl.service (kernel.modules_disabled); None where not, or
+    where it works now and this boot was shut as well.
+    """
+    settings = attempt(lambda: facts.sysctl_at_boot[LOCK].settings)
     last = settings[-1] if isinstance(settings, tuple) and settings else None
     if last is None or last.value != "1":
         return None
-    has_shown = attempt(lambda: facts.sysctl[_LOCK].text) == "1" and is_older_than_boot(facts, last.path)
-    why = f"a module, and {last.place} has the next boot load none any more ({_LOCK}) before that"
-    return None if is_mounted and has_shown else Lock(last.place, why, _UNLOCK.format(place=last.place))
+    has_shown = attempt(lambda: facts.sysctl[LOCK].text) == "1" and is_older_than_boot(facts, last.path)
+    why = f"a module, and {last.place} has the next boot load none any more ({LOCK}) before that"
+    return None if works and has_shown else Lock(last.place, why, _UNLOCK.format(place=last.place))
+
+
+def is_loaded_first(facts: Facts, module: str) -> bool:
+    """Whether a boot loads a module by name, before systemd-sysctl.service, or the initial RAM disk does."""
+    return module in _loaded_before(facts)
 
 
 def _loaded_before(facts: Facts) -> set[str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, lazy, make_shared
+from hosttune.facts.base import Fact, attempt, lazy, make_shared
 from hosttune.facts.reading import if_absent, names_in, read_line
 from hosttune.frozen import frozen
 
@@ -32,6 +32,9 @@ class PathedDisk(Fact):
     paths: int  # that it has now, lost ones that are still listed included
     lost: tuple[str, ...]  # sdc (offline)
     sibling_paths: int  # the most paths that a disk of its model has, itself included
+    plain: str = ""  # its only path, of a disk that nothing uses by this name: sdg (Msft Virtual Disk)
+    vendor: str = ""  # of that path, as the SCSI device says it; empty if it says none
+    model: str = ""  # the same
 
 
 @frozen
@@ -43,9 +46,8 @@ class Multipath(Fact):
 
 
 def collect(reader: Reader, facts: Facts) -> Multipath:
-    del facts
     maps = make_shared(_read_maps, reader)
-    return Multipath(lazy(lambda: _find_disks(reader, maps())), lazy(lambda: tuple(maps().values())))
+    return Multipath(lazy(lambda: _find_disks(reader, facts, maps())), lazy(lambda: tuple(maps().values())))
 
 
 def _read_maps(reader: Reader) -> Mapping[str, tuple[str, ...]]:
@@ -56,11 +58,12 @@ def _read_maps(reader: Reader) -> Mapping[str, tuple[str, ...]]:
     return {name: names_in(reader, f"{_BLOCK}/{name}/slaves") for name in names}
 
 
-def _find_disks(reader: Reader, maps: Mapping[str, tuple[str, ...]]) -> tuple[PathedDisk, ...]:
+def _find_disks(reader: Reader, facts: Facts, maps: Mapping[str, tuple[str, ...]]) -> tuple[PathedDisk, ...]:
     models = {name: _read_answer(reader, paths[0], "model") if paths else "" for name, paths in maps.items()}
     most: dict[str, int] = {}  # paths, by model
     for name, paths in maps.items():
         most[models[name]] = max(len(paths), most.get(models[name], 0))
+    plain = {name: _is_unused(reader, facts, name) for name, paths in maps.items() if most[models[name]] == 1 and paths}
     return tuple(
         PathedDisk(
             name=if_absent(read_line(reader, f"{_BLOCK}/{name}/dm/name"), name),
@@ -69,9 +72,27 @@ def _find_disks(reader: Reader, maps: Mapping[str, tuple[str, ...]]) -> tuple[Pa
                 f"{path} ({state})" for path in paths if (state := _read_answer(reader, path, "state")) not in _WORKS
             ),
             sibling_paths=most[models[name]],
+            **(_describe_plain(reader, paths[0]) if plain.get(name) else {}),
         )
         for name, paths in maps.items()
     )
+
+
+def _is_unused(reader: Reader, facts: Facts, name: str) -> bool:
+    """Whether nothing is made of a map, mounted from it, or swapped to it, for certain."""
+    device = if_absent(read_line(reader, f"{_BLOCK}/{name}/dev"), "")
+    mounts, swaps = attempt(lambda: facts.mounts.all), attempt(lambda: facts.memory.swaps)
+    if not device or not isinstance(mounts, tuple) or not isinstance(swaps, tuple):
+        return False
+    is_mounted = any(one.device == device for one in mounts)
+    is_swap = any(one.path == f"/dev/{name}" for one in swaps)
+    return not is_mounted and not is_swap and not names_in(reader, f"{_BLOCK}/{name}/holders")
+
+
+def _describe_plain(reader: Reader, path: str) -> dict[str, str]:
+    vendor, model = _read_answer(reader, path, "vendor").strip(), _read_answer(reader, path, "model").strip()
+    words = " ".join(filter(None, (vendor, model)))
+    return {"plain": f"{path} ({words})" if words else path, "vendor": vendor, "model": model}
 
 
 def _read_answer(reader: Reader, disk: str, what: str) -> str:

@@ -63,6 +63,8 @@ _WITHOUT_SPARE = frozenset({"raid0", "linear"})
 _WITH_PARITY = frozenset({"raid4", "raid5", "raid6"})
 _BLOCK = "/sys/block"
 _CLASS = "/sys/class/block"
+_CONF = "/etc/mdadm/mdadm.conf"
+_BY_HAND = regex(r"md\d{1,2}")
 _IMAGE = regex(r"(.+)_rimage_(\d+)")  # a member, which no one else may name so (lvm(8), reserved names)
 _MAPPED = regex(r"((?:[^-]|--)+)-(?!-)((?:[^-]|--)+)")  # volume group and volume, a hyphen in them doubled
 _VOLUME = regex(
@@ -91,6 +93,7 @@ class Array(Fact):
     gone: tuple[str, ...] = ()  # of raid0 and linear: members that the kernel has no device of any more
     mismatches: int = 0  # of raid4, 5 and 6: sectors that the last check found not to agree with their parity
     kind: str = "md"  # md | LVM
+    is_unlisted: bool = False  # mdadm.conf has no line of it: the next boot may bring it up by another name, md127
     health_commands: str = (
         "sudo hosttune disks"  # the commands that show how its disks are: of those that failed, else of all
     )
@@ -123,11 +126,26 @@ def _read_arrays(reader: Reader, facts: Facts, attached: Callable[[], frozenset[
             is_broken=lazy(_is_broken, reader, array),
             gone=lazy(_find_gone, reader, array),
             mismatches=lazy(_count_mismatches, reader, array),
+            is_unlisted=lazy(_is_unlisted, reader, array, arrays),
             health_commands=lazy(find_health_commands, facts, array.failed or array.members),
         )
         for array in arrays
         if not array.members or not of_users.issuperset(array.members)
     )
+
+
+def _is_unlisted(reader: Reader, array: Array, arrays: tuple[Array, ...]) -> bool:
+    """Whether an array is called by hand (md0, md3), and mdadm.conf has no line of it (mdadm.conf(5), ARRAY): the
+    initial RAM disk knows no name of the host, takes it for one of another host, and counts down from md127. A line
+    may have another name of an array, so there have to be fewer lines than arrays, too.
+    """
+    content = read_text(reader, _CONF) if array.is_active and _BY_HAND.fullmatch(array.name) else ABSENT
+    if content is ABSENT or names_in(reader, f"{_CONF}.d"):
+        return False
+    rows = [row.split() for row in str(content).splitlines()]
+    lines = [row for row in rows if len(row) > 1 and row[0].lower() == "array"]
+    listed = {f"md{row[1].removeprefix('/dev/').removeprefix('md/').removeprefix('md')}" for row in lines}
+    return len(lines) < len(arrays) and array.name not in listed
 
 
 def _is_broken(reader: Reader, array: Array) -> bool:

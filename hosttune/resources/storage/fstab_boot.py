@@ -78,7 +78,7 @@ MAY_FAIL = frozenset({"no-netdev"})
 # What may go well at one boot and not at the next, by the order in which systemd takes things.
 _NOTED = frozenset({
     "waits-for-network", "early-automount", "false-blank", "needs-nofail", "union-order", "root-remount", "root-quota",
-    "noexec-packages",
+    "noexec-packages", "hidepid",
 })  # fmt: skip
 _AFTER = "x-systemd.after"
 _OF_OTHERS = ("x-systemd.wanted-by=", "x-systemd.required-by=")  # with which local-fs.target does not wait
@@ -89,6 +89,7 @@ _COPIES = (
     "of its own while it is not mounted (tune2fs -U random, xfs_admin -U generate, sgdisk -G)"
 )
 _OF_SYSTEM = frozenset({"/", "/boot", "/boot/efi", "/efi", "/usr", "/var", "/home"})
+_ZVOL = regex(r"/dev/(?:zvol/.+|zd\d{1,5}(?:p\d{1,3})?)")
 _FAMILY = regex(r"/dev/(?:nvme|[a-z]*d(?=[a-z]))")
 _KERNEL_NAME = regex(r"/dev/(?:(?:x?v|s|h)d[a-z]{1,3}\d{0,3}|nvme\d{1,3}n\d{1,3}(?:p\d{1,3})?)")
 _KNOWS_DAVFS_FROM = 252
@@ -191,6 +192,7 @@ def _look_at_lines(facts: Facts, document: FstabText) -> Iterator[BootLine]:
     found = {one.line: one for one in _resolve_lines(facts, document, remarks, mounted_targets(facts))}
     for remark in remarks:
         may_fail = remark.code in MAY_FAIL and remark.level is RemarkLevel.ERROR
+        may_fail = may_fail or (remark.code == "no-device" and document.lines[remark.line - 1].target == "/")
         if may_fail or (remark.code in _NOTED and _counts_here(facts, remark)):
             if remark.code == "false-blank" and _is_meant(facts, document.lines[remark.line - 1].target):
                 continue
@@ -570,8 +572,32 @@ def look_at_swap(facts: Facts, sources: Sources, entry: FstabEntry) -> Iterator[
         return
     found = list(_find_missing_swap(facts, sources, entry))
     yield from found
+    place = BootLine(f"swap {entry.source}", entry.line, file=entry.file, is_of_device=True)
     if not found and attempt(refuses_swap, facts) is True:
-        yield refuse_swap(BootLine(f"swap {entry.source}", entry.line, file=entry.file), entry.source)
+        yield refuse_swap(place, entry.source)
+    elif not found and (risk := _find_swap_risk(facts, entry.source)):
+        yield replace(place, note=f"{entry.where} names {entry.source}, {risk[0]}", way_out=risk[1])
+
+
+def _find_swap_risk(facts: Facts, path: str) -> tuple[str, str] | None:
+    """Why a swap that works is none to keep, as what follows its name, and the way out; None for nothing. Sources:
+    https://github.com/openzfs/zfs/issues/7734 and 18200 (swap on a zvol); swapon(8) (mode of a swap file).
+    """
+    if _ZVOL.fullmatch(path):
+        why = "a volume of ZFS: ZFS takes memory to write to it, so that the host can hang when memory is short"
+        return (
+            why,
+            f"switch it off while memory is free: sudo swapoff {quote(path)}\nput the swap on a partition instead",
+        )
+    if not path.startswith("/") or path.startswith("/dev/") or ways_of(facts).way(path)[1]:
+        return None
+    stat = facts.reader.stat(path)
+    mode = getattr(stat, "mode", 0) if getattr(stat, "type", "") == "file" else 0
+    if not mode & 0o077:
+        return None
+    does = "change" if mode & 0o022 else "read"
+    why = f"a file of mode {mode:04o}: other users may {does} the memory of programs that is written there"
+    return why, f"sudo chmod 600 {quote(path)}"
 
 
 def _is_swap_off(facts: Facts, entry: FstabEntry) -> bool:

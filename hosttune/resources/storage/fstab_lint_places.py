@@ -14,7 +14,8 @@ _OF_EVERYBODY = frozenset({"/tmp", "/var/tmp", "/dev/shm"})
 _OF_PROGRAMS = frozenset({"/", "/usr", "/bin", "/sbin", "/lib", "/usr/bin", "/usr/sbin", "/usr/lib"})
 _OLD_SHM = frozenset({"/run/shm", "/var/run/shm"})
 _OF_PACKAGES = frozenset({"/var", "/var/lib", "/var/lib/dpkg", "/var/lib/dpkg/info"})  # dpkg(1) starts scripts there
-PLACES = _OF_PACKAGES | _OF_EVERYBODY | _OF_PROGRAMS | _OLD_SHM
+_SHOWS_ALL = frozenset({"hidepid=0", "hidepid=off"})
+PLACES = {"/proc"} | _OF_PACKAGES | _OF_EVERYBODY | _OF_PROGRAMS | _OLD_SHM
 _NATURALLY_READ_ONLY = frozenset({"squashfs", "erofs", "iso9660", "udf", "cramfs", "romfs"})
 
 
@@ -25,6 +26,15 @@ def place_remarks(number: int, target: str, fstype: str, words: tuple[str, ...],
     if target in _OF_PACKAGES and _last_of(words, "exec", "noexec") == "noexec":
         why = "with `noexec` there dpkg cannot start the scripts in /var/lib/dpkg/info: apt fails at most packages"
         yield Remark(number, RemarkLevel.WARNING, "noexec-packages", why, "take noexec out")
+    if target == "/proc" and not any(word.startswith("gid=") for word in words):
+        hides = next((one for one in reversed(words) if one.startswith("hidepid=")), "hidepid=0")
+        if hides not in _SHOWS_ALL:  # https://github.com/systemd/systemd/pull/1051, debops/debops/pull/2307
+            why = (
+                f"with `{hides}` polkit and monitors that do not run as root see no processes of others, and what "
+                "users ask of systemd may fail"
+            )
+            todo = "take hidepid out, or name a group that sees them (gid=), and make these services its members"
+            yield Remark(number, RemarkLevel.NOTE, "hidepid", why, todo)
     if target == "/" and fstype in ON_DISK:
         yield from _root_remarks(number, fstype, words, passno)
     if target in _OLD_SHM and fstype == "tmpfs":
