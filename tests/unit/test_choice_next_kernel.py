@@ -1,5 +1,6 @@
 """What to type where the kernel of the next boot has no nvidia module."""
 
+from collections import defaultdict
 from types import SimpleNamespace
 
 import pytest
@@ -41,11 +42,11 @@ def host(
             name="580-server-open" if branch else "", runfile=runfile, dkms=dkms, flavour="server-open",
             module_for=lambda kernel: next((one for one in modules if one.kernel == kernel), None), userspace_version="580.126.20",
             half_way="", held=(), is_loaded=False, is_mismatched=False, is_foreign=False, is_vgpu_manager=vgpu_manager,
-            installer_build=installer_build or BuildError(),
+            installer_build=installer_build or BuildError(), loaded_version="",
         ),
         managers=SimpleNamespace(kubelet=False), boot_room=SimpleNamespace(is_full=False), nvidia=SimpleNamespace(is_vgpu=False), branches=tables(), reader=SimpleNamespace(now=lambda: NOW), packaging=Packaging({}, "not in this record"),
         archives=GivenArchives(origins=origins, packages_there=of_driver, updates=updates, lacking=lacking), os=SimpleNamespace(is_ubuntu=ubuntu),
-        boot=SimpleNamespace(next_kernel=next_kernel, kernels=(next_kernel, *kernels)), kernel=SimpleNamespace(release=RUNNING, architecture="x86_64"), host=SimpleNamespace(cloud=""),
+        boot=SimpleNamespace(next_kernel=next_kernel, kernels=(next_kernel, *kernels)), kernel=SimpleNamespace(release=RUNNING, architecture="x86_64"), host=SimpleNamespace(cloud=""), sysctl_at_boot=defaultdict(lambda: SimpleNamespace(is_set=False)),
         packages=Packages(dict.fromkeys(packages, ("1", "install ok installed")) | dict.fromkeys(half, ("1", "install ok half-configured"))),
     )  # fmt: skip
 
