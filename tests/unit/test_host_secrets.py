@@ -447,3 +447,11 @@ def test_key_ends_where_no_line_of_a_key_follows():
     text = f"key: |\n  -----BEGIN RSA PRIVATE KEY-----\n  Proc-Type: 4,ENCRYPTED\n\n  {S}\n  {S}==\nname: x y\n"
     assert S not in mask_text(text)
     assert "name: x y" in mask_text(text)
+
+
+def test_key_in_a_list_of_sources_and_token_of_a_bot_are_masked():
+    rows = "".join(f" {S}{number}\n" for number in range(3))
+    text = f"Signed-By:\n -----BEGIN PGP PRIVATE KEY BLOCK-----\n .\n{rows} -----END PGP PRIVATE KEY BLOCK-----\nTypes: deb\n"
+    assert S not in mask_text(text)
+    assert "Types: deb" in mask_text(text)
+    assert mask_text(f"send 123456789:AA{'x' * 33} now") == "send (masked) now"

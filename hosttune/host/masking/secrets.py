@@ -158,7 +158,7 @@ _SHAPES = regex(
     r"glsa_\w{32,}|sntry[su]_[\w=+/-]{20,}|lsv2_(?:pt|sk)_\w{20,}|AT[AC]TT3[\w=-]{20,}|wandb_v1_\w{20,}|xapp-[\w-]{10,}|"
     r"K10[0-9a-f]{64}::[\w:.-]+|hf_[A-Za-z0-9]{20,}|xox[abprs]-[\w-]{10,}|sk-[A-Za-z0-9_-]{20,}|nvapi-[\w-]{20,}|"
     r"(?<![\w-])eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*|hooks\.slack\.com/services/[\w/]+|"
-    r"AGE-SECRET-KEY-1[0-9A-Z]{8,}|api\.telegram\.org/bot\d{1,20}:[\w-]+|discord(?:app)?\.com/api/webhooks/[\w/-]+|"
+    r"(?<!\d)\d{8,10}:AA[\w-]{33}(?![\w-])|AGE-SECRET-KEY-1[0-9A-Z]{8,}|api\.telegram\.org/bot\d{1,20}:[\w-]+|discord(?:app)?\.com/api/webhooks/[\w/-]+|"
     r"webhook\.office\.com/webhookb2/[^\s\"']+)"
 )
 _QUOTED_WORD = regex(r"(?<![^\s=(])'[^']*'(?:\"'\"'[^']*')*")
@@ -282,10 +282,10 @@ def _mask_read(text: str) -> str:
     return _SHAPES.sub(MASK, text)
 
 
-# A line of a key: base64 with what surrounds it in YAML, shell and C, or a header.
+# A line of a key: base64 with what surrounds it in YAML, shell and C, a header, or the empty line of deb822 (` .`).
 _OF_KEY = regex(
     r"[ \t>|#*\"']*(?:-[ \t]+)?"
-    r"(?:[A-Za-z0-9+/=_\\-]+[ \t\"',;]*|(?:Proc-Type|DEK-Info|Version|Comment|Hash): [^\n]{0,200})?"
+    r"(?:\.|[A-Za-z0-9+/=_\\-]+[ \t\"',;]*|(?:Proc-Type|DEK-Info|Version|Comment|Hash): [^\n]{0,200})?"
 )
 # Base64 in a row as a word of no language is: letters of both cases, or letters and digits.
 _OF_A_ROW = regex(
