@@ -43,7 +43,7 @@ _OF_THE_KERNEL = frozenset({
     "proc", "pstore", "resctrl", "securityfs", "selinuxfs", "smackfs", "sysfs", "tracefs",
 })  # fmt: skip
 _NULL = os.makedev(1, 3)  # /dev/null, the empty file of every shell
-_PIPE = b"pipe"
+_CONTENT, _OWN_PIPE, _PIPE_OF_ANOTHER = b"f", b"p", b"o"  # how what a child says of a file begins
 
 
 def read_named(path: str, limit: int) -> bytes:
@@ -54,8 +54,10 @@ def read_named(path: str, limit: int) -> bytes:
         return _read_pipe(sys.stdin.fileno(), limit)
     if not can_hang(path):
         return _read(path, limit)
-    content = answer_of(path, partial(_read_file, path, limit))
-    return _read(path, limit) if content == _PIPE else content
+    answer = answer_of(path, partial(_read_file, path, limit))
+    if answer == _PIPE_OF_ANOTHER:  # by a child, too: what it is by then may be on a dead server
+        return answer_of(path, partial(_read, path, limit), WHOLE_S + ANSWER_S)
+    return _read(path, limit) if answer == _OWN_PIPE else answer[len(_CONTENT) :]
 
 
 def answer_of(path: str, work: Callable[[], bytes], seconds: float = ANSWER_S) -> bytes:
@@ -174,8 +176,15 @@ def open_named(path: str) -> int:
 
 
 def _read_file(path: str, limit: int) -> bytes:
-    """As `_read`; of a pipe only that it is one, because who writes to it may take its time."""
-    return _PIPE if stat.S_ISFIFO(os.stat(path).st_mode) else _read(path, limit)
+    """As `_read`, behind _CONTENT; of a pipe only that it is one, because who writes to it may take its time."""
+    info = os.stat(path)
+    if stat.S_ISFIFO(info.st_mode):
+        return _OWN_PIPE if _is_own(info) else _PIPE_OF_ANOTHER
+    return _CONTENT + _read(path, limit)
+
+
+def _is_own(info: os.stat_result) -> bool:
+    return info.st_uid in {0, os.geteuid()}
 
 
 def _read(path: str, limit: int) -> bytes:
@@ -183,8 +192,7 @@ def _read(path: str, limit: int) -> bytes:
     try:
         info = os.fstat(fd)
         if stat.S_ISFIFO(info.st_mode):
-            is_own = info.st_uid in {0, os.geteuid()}
-            return _read_pipe(fd, limit, None if is_own else WHOLE_S)
+            return _read_pipe(fd, limit, None if _is_own(info) else WHOLE_S)
         content, is_whole = read_head(fd, limit)
     finally:
         os.close(fd)
