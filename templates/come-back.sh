@@ -164,9 +164,17 @@ $name
 }
 
 # NVIDIA's GPUs are character devices of major 195; its minors 254 and 255 are no GPU (nv-linux.h: NV_MINOR_DEVICE_NUMBER_*).
+# AMD's are used through /dev/kfd, whose major number is drawn at the load (proc_devices(5)).
 is_gpu() {
     [ -c "$1" ] && numbers=$(stat -L -c %t:%T "$1" 2> /dev/null) || return 1
-    case $numbers in c3:fe | c3:ff) false ;; c3:*) ;; *) false ;; esac
+    case $numbers in c3:fe | c3:ff) false ;; c3:* | "$kfd:"*) ;; *) false ;; esac
+}
+
+find_kfd() {
+    kfd=none
+    while read -r number word; do
+        [ "$word" != kfd ] || kfd=$(printf %x "$number")
+    done 2> /dev/null < "$R/proc/devices"
 }
 
 # With O_PATH anybody may point at a file, whatever its mode (open(2)): bit 21 of the flags, which are octal digits.
@@ -180,11 +188,12 @@ is_open() {
     return 0 # it cannot be read
 }
 
-# Only what is called like a GPU is looked at: a look at an open file of a dead NFS server does not end.
+# Only what is called like a GPU is looked at: a look at an open file of a dead server (NFS, FUSE) does not end. With -b
+# a line break and a blank in the name of a file are escaped, so no name makes up a line.
 has_gpu_open() { # folder of a process
-    ls -l "$1/fd/" 2> /dev/null | {
+    ls -lb "$1/fd/" 2> /dev/null | {
         while read -r entry; do
-            case $entry in *" -> /dev/nvidia"[0-9] | *" -> /dev/nvidia"[0-9][0-9]) ;; *) continue ;; esac
+            case $entry in *" -> /dev/nvidia"[0-9] | *" -> /dev/nvidia"[0-9][0-9] | *" -> /dev/kfd") ;; *) continue ;; esac
             entry=${entry% -> *} number=${entry##* }
             case $number in *[!0-9]*) continue ;; esac # a line that a file's name has made up
             is_gpu "$1/fd/$number" && is_open "$1/fdinfo/$number" && exit 0
@@ -194,6 +203,7 @@ has_gpu_open() { # folder of a process
 }
 
 look_for_gpu_work() {
+    find_kfd
     for process in "$R"/proc/[0-9]*; do
         is_monitor "$process" || ! has_gpu_open "$process" || return 0
     done

@@ -1,7 +1,8 @@
 """GPU work that runs now: what must not be disturbed. The gates of a site report what no process shows (gates.py).
 
 A CUDA process holds /dev/nvidia-uvm and the /dev/nvidiaN of its GPUs open (proc_pid_fd(5); NVIDIA driver README, "The
-NVIDIA kernel modules"). Desktops, monitors and NVIDIA's own daemons hold some of them, too, and are no work.
+NVIDIA kernel modules"), a ROCm process /dev/kfd (Linux, drivers/gpu/drm/amd/amdkfd/kfd_chardev.c). Desktops, monitors
+and the vendors' own daemons hold some of them, too, and are no work.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _IDLE: Final = "no process holds a GPU, no container has one, no scheduler job runs"
-_GPU = regex(r"nvidia\d+")
-_WORK_DEVICE = regex(r"/dev/nvidia(?:\d+|-uvm)$")
+_GPU = regex(r"nvidia\d+|kfd")
+_WORK_DEVICE = regex(r"/dev/(?:nvidia(?:\d+|-uvm)|kfd)$")
 # Names as in /proc/PID/comm, which the kernel cuts at 15 bytes (proc_pid_comm(5)).
 DISPLAYS = frozenset(
     name[:NAME_LENGTH]
@@ -89,8 +90,8 @@ class GpuProcess(Fact):
 
 @frozen
 class Work(Fact):
-    """What runs on the GPUs. Scheduler jobs count also when they hold no GPU yet; on a machine without a usable NVIDIA
-    GPU nothing is looked for."""
+    """What runs on the GPUs. Scheduler jobs count also when they hold no GPU yet; on a machine without a GPU
+    of NVIDIA or AMD that can be used nothing is looked for."""
 
     gpu_processes: tuple[GpuProcess, ...]
     gpu_containers: tuple[str, ...]  # "docker 0123456789ab": those with GPU devices, idle ones included
@@ -160,7 +161,7 @@ def _find_work(reader: Reader, facts: Facts) -> Work:
     if reader.persistent_only:
         return _make_none("nothing runs under an alternate root")
     if not any(map(_GPU.fullmatch, require_known(reader.list("/dev"), "/dev"))):
-        return _make_none("there is no /dev/nvidia0: no process can use an NVIDIA GPU")
+        return _make_none("there is no /dev/nvidia0 and no /dev/kfd: no process can use a GPU of NVIDIA or AMD")
     processes = require_known(reader.processes(), "the list of processes")
     working = [process for process in processes if is_work(process) and not _is_doubtful(process)]
     hidden = _why_hidden(reader, facts)

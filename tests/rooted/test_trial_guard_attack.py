@@ -35,11 +35,15 @@ if path.startswith("/dev/"):
     assert libc.mount(b"tmpfs", b"/dev", b"tmpfs", 0, None) == 0
     if numbers:
         os.mknod(path, 0o20666, os.makedev(*map(int, numbers.split(":"))))
-if path and not numbers:
+if path and (not numbers or "\\n" in path):
     os.makedirs(os.path.dirname(path), exist_ok=True)
     open(path, "w").close()
+if "\\n" in path and numbers:  # beside the file a device that is not called like a GPU
+    os.mknod(os.path.dirname(path) + "/node", 0o20666, os.makedev(*map(int, numbers.split(":"))))
 if path:
     held = os.open(path, os.O_PATH)
+if "\\n" in path and numbers:
+    assert os.open(os.path.dirname(path) + "/node", os.O_PATH) == held + 1
 os.setgroups([])
 os.setgid(uid)
 os.setuid(uid)
@@ -168,6 +172,8 @@ def test_name_of_a_process_is_no_word_of_a_command(guarded, name):
         ("x/a -> /dev/nvidia0", ""),
         ("x/a\nlrwx------ 1 0 0 64 Nov 26 10:00 3 -> /dev/nvidia0", ""),
         ("x/a\nlrwx------ 1 0 0 64 Nov 26 10:00 ../../../dev/node -> /dev/nvidia0", ""),
+        ("x/a\nlrwx------ 1 0 0 64 Nov 26 10:00 4 -> /dev/nvidia0", "195:0"),
+        ("/dev/kfd", "195:255"),
         ("/dev/nvidia0", ""),  # in a mount namespace of one's own
         ("/dev/nvidia0", "1:3"),
         ("/dev/nvidia-uvm", "195:0"),
@@ -198,10 +204,19 @@ def test_flags_that_cannot_be_read_count_as_work(guarded, flags):
         assert await_reboots(guarded)
 
 
-@pytest.mark.parametrize("name", ["python3", "nvidia-smi", "Xorg"])
-def test_work_on_a_gpu_delays_the_reboot_up_to_the_last_deadline(guarded, name):
+@pytest.mark.parametrize(
+    ("name", "path", "numbers"),
+    [
+        ("python3", "/dev/nvidia0", "195:0"),
+        ("nvidia-smi", "/dev/nvidia0", "195:0"),
+        ("Xorg", "/dev/nvidia0", "195:0"),
+        ("python3", "/dev/kfd", "234:0"),  # AMD's
+    ],
+)
+def test_work_on_a_gpu_delays_the_reboot_up_to_the_last_deadline(guarded, name, path, numbers):
     """The name of a user's process does not make it a monitor."""
-    with holder(guarded, name, "/dev/nvidia0", "195:0"):
+    guarded.write("/proc/devices", b"Character devices:\n195 nvidia\n234 kfd\n")
+    with holder(guarded, name, path, numbers):
         assert guarded.boot(TRIAL, "deadline") == 0
         assert guarded.read(FSTAB) == OLD
         assert "which waits for the end of the work on the GPUs, at most 3600 s" in guarded.said

@@ -44,6 +44,18 @@ def test_work_without_gpu_devices_looks_at_no_process():
     assert "no /dev/nvidia0" in seen.evidence[0]
 
 
+def test_work_on_a_gpu_of_amd_is_work():
+    """ROCm computes through /dev/kfd; what only draws or watches has a node below /dev/dri."""
+    busy, idle = (
+        Facts(FakeReader({"/dev/kfd": ""}, links={f"/proc/self/ns/{name}": text for name, text in INITIAL.items()},
+                         processes=(process(7, devices=devices),))).work
+        for devices in (("/dev/kfd", "/dev/dri/renderD128"), ("/dev/dri/renderD128",))
+    )  # fmt: skip
+    assert (busy.is_gpu_busy, busy.evidence) == (True, ("process 7 (python3, alice) holds a GPU",))
+    assert idle.is_gpu_busy is False
+    assert has_gpu(("null", "kfd"))
+
+
 def test_work_holder_of_a_gpu_is_busy():
     seen = work(process(7, devices=("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia3")))
     assert seen.is_gpu_busy

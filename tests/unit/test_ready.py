@@ -328,12 +328,13 @@ def test_nobody_is_booted_away_from_a_gpu(monkeypatch):
     ("devices", "cgroup", "words"),
     [
         ((), "/system.slice/slurmstepd.scope/job_42/step_0", "slurm job 42 runs here"),
-        (("/dev/kfd", "/dev/dri/renderD128"), "/user.slice", "process 77 (python3) holds /dev/kfd"),
+        (("/dev/kfd", "/dev/dri/renderD128"), "/user.slice", "process 77 (python3, ann) holds a GPU"),
     ],
 )
 def test_nobody_is_booted_away_where_no_gpu_is_of_nvidia(monkeypatch, devices, cgroup, words):
     host = Host()
-    host.base._processes = (Process(77, "python3", "ann", ("python3",), 0, 0, devices, cgroup, 0.0),)
+    host.base._processes = (Process(77, "python3", "ann", ("python3",), 0, 0, devices, cgroup, 0.0, uid=1000),)
+    host.base.files |= dict.fromkeys(devices, "")
     state, _ = brought(monkeypatch, plan_of(LATER), receipt_of(reasons=("a-rule: host",)), host=host)
     assert (state.standing, words in state.sentence) == (Standing.HELD, True)
 

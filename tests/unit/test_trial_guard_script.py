@@ -805,7 +805,7 @@ def test_every_path_of_the_script_lies_below_its_root():
     code = "\n".join(row for row in text.splitlines()[1:] if not row.lstrip().startswith("#"))
     assert code.count("R=\n") == 1
     bare = re.findall(r'(?<![\w$}*"/])/(?:dev|proc|etc|boot|run|sys|usr|bin|sbin|var)\b[^\s;"]*', code)
-    assert set(bare) <= {"/dev/null", "/dev/null)", "/dev/nvidia"}
+    assert set(bare) <= {"/dev/null", "/dev/null)", "/dev/nvidia", "/dev/kfd"}
 
 
 @pytest.mark.parametrize("shell", [shell for shell in ("dash", "bash", "busybox") if shutil.which(shell)])

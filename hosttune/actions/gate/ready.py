@@ -73,7 +73,6 @@ _PROPERTIES = ("Id", "ActiveState", "UnitFileState", "RequiredBy", "ConditionRes
 _STARTING = {
     "start", "restart", "try-restart", "reload-or-restart", "try-reload-or-restart", "isolate", "default", "--now",
 }  # fmt: skip
-_KFD = "/dev/kfd"  # what programs compute through on AMD's GPUs
 
 
 def read_state(reader: Reader) -> ReadyState | None:
@@ -240,8 +239,7 @@ def list_jobs(reader: Reader, policy: Policy) -> tuple[str, ...]:
         processes = require_known(reader.processes(), "the list of processes")
     except UnknownFact as unreadable:
         return (f"it is not known what runs on the GPUs: {unreadable.reason}",)
-    amd = (f"process {one.pid} ({one.name}) holds {_KFD}" for one in processes if _KFD in one.devices)
-    return (*(f"{one} runs here" for one in jobs_of(processes)), *amd)
+    return tuple(f"{one} runs here" for one in jobs_of(processes))
 
 
 def at_work(reader: Reader) -> Iterator[str]:
