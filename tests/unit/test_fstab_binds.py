@@ -4,6 +4,7 @@ import pytest
 
 from hosttune.facts import Facts
 from hosttune.resources.storage.fstab_boot import look_at_boot_lines
+from hosttune.values import FileValue
 from tests.unit.fake_reader import FakeReader
 from tests.unit.test_fstab_sources import host
 
@@ -214,7 +215,7 @@ def test_line_below_what_zfs_mounts_by_itself_is_noted(line, pool, files, count)
 )
 def test_swap_file_that_its_file_system_does_not_take_is_noted(fstype, swaps, count):
     rows = f"Filename Type Size Used Priority\n{swaps + ' file 9 0 -2' if swaps else ''}\n"
-    files = {"/s/f": "x", "/proc/swaps": rows}
+    files = {"/s/f": FileValue(b"x", 0o600), "/proc/swaps": rows}
     found = bind_notes("/s/f none swap sw 0 0", ROOT + f"30 22 0:45 / /s rw - {fstype} x rw\n", files=files, folders=())
 
     assert ["which is there and not in use" in one.note for one in found] == [True] * count

@@ -6,6 +6,7 @@ from hosttune.actions.record.shared import shared_text
 from hosttune.facts import Facts
 from hosttune.facts.containers.kubelet_swap import refuses_swap
 from hosttune.resources.storage.fstab_boot import look_at_boot_lines
+from hosttune.values import FileValue
 from tests.unit.fake_reader import FakeReader
 
 UNIT = "/usr/lib/systemd/system/kubelet.service"
@@ -42,6 +43,8 @@ def facts(changes=(), shared=False):
     if shared:
         files = {path: kept for path, text in files.items() if (kept := shared_text(path, text)) is not None}
     links = {path: files.pop(path) for path in [*files] if ".wants/" in path}
+    if "/swap.img" in files:
+        files["/swap.img"] = FileValue(b"", 0o600)
     return Facts(FakeReader(files, links=links))
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from hosttune.actions import examine
 from hosttune.actions.journal.journal import FOLDER
+from hosttune.engine.decide import passes
 from hosttune.engine.policy.policy import Policy
 from hosttune.engine.rules.catalog import builtin_catalog
 from hosttune.errors import Refused
@@ -16,8 +17,8 @@ from tests.hosts.built import BUILT
 
 @pytest.mark.parametrize("host", BUILT, ids=lambda path: path.stem)
 def test_plan_is_tried_with_the_rules_that_can_change_something_alone(host, monkeypatch):
-    looked, evaluate = [], examine.evaluate
-    monkeypatch.setattr(examine, "evaluate", lambda rule, *rest: looked.append(rule) or evaluate(rule, *rest))
+    looked, evaluate = [], passes.evaluate
+    monkeypatch.setattr(passes, "evaluate", lambda rule, *rest: looked.append(rule) or evaluate(rule, *rest))
     session = examine.examine(read_record(str(host)), builtin_catalog(), Policy(today="2026-01-01"))
     plan = session.plan()
     every, wishing = list(session.selected), [rule for rule in session.selected if rule.want]

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -121,6 +122,9 @@ def test_words_are_read_once_where_another_program_would_show_by_its_stack(monke
     monkeypatch.setattr(process, "content_in_time", lambda *a: read.append(a) or content_of(*a))
     child = subprocess.Popen(["sh", "-c", "read x; exec sleep 60"], stdin=subprocess.PIPE)
     try:
+        end = time.monotonic() + 20  # Popen returns in the middle of execve(2), which then sets up stack and words
+        while not Path(f"/proc/{child.pid}/cmdline").read_bytes() and time.monotonic() < end:
+            time.sleep(0.01)
         tree = Tree(child.pid)
         assert tree.members[child.pid].shows_its_program
         for _ in range(3):

@@ -33,8 +33,6 @@ class PathedDisk(Fact):
     lost: tuple[str, ...]  # sdc (offline)
     sibling_paths: int  # the most paths that a disk of its model has, itself included
     plain: str = ""  # its only path, of a disk that nothing uses by this name: sdg (Msft Virtual Disk)
-    vendor: str = ""  # of that path, as the SCSI device says it; empty if it says none
-    model: str = ""  # the same
 
 
 @frozen
@@ -72,7 +70,7 @@ def _find_disks(reader: Reader, facts: Facts, maps: Mapping[str, tuple[str, ...]
                 f"{path} ({state})" for path in paths if (state := _read_answer(reader, path, "state")) not in _WORKS
             ),
             sibling_paths=most[models[name]],
-            **(_describe_plain(reader, paths[0]) if plain.get(name) else {}),
+            plain=_describe_plain(reader, paths[0]) if plain.get(name) else "",
         )
         for name, paths in maps.items()
     )
@@ -89,10 +87,9 @@ def _is_unused(reader: Reader, facts: Facts, name: str) -> bool:
     return not is_mounted and not is_swap and not names_in(reader, f"{_BLOCK}/{name}/holders")
 
 
-def _describe_plain(reader: Reader, path: str) -> dict[str, str]:
-    vendor, model = _read_answer(reader, path, "vendor").strip(), _read_answer(reader, path, "model").strip()
-    words = " ".join(filter(None, (vendor, model)))
-    return {"plain": f"{path} ({words})" if words else path, "vendor": vendor, "model": model}
+def _describe_plain(reader: Reader, path: str) -> str:
+    words = " ".join(filter(None, (_read_answer(reader, path, what).strip() for what in ("vendor", "model"))))
+    return f"{path} ({words})" if words else path
 
 
 def _read_answer(reader: Reader, disk: str, what: str) -> str:

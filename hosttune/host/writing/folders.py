@@ -130,7 +130,7 @@ def _make_folders(found: ResolvedPath, names: tuple[str, ...], wanted: int) -> i
     hosttune's own can be private: an image without /var gets it and /var/lib as distributions have them.
     """
     folder = os.open(".", _FOLDER, dir_fd=found.parent)
-    is_own = os.geteuid() != 0 or _OWN in found.names
+    is_own = os.geteuid() != 0 or _OWN in found.names or _OWN not in names
     for name in names:
         is_own = is_own or name == _OWN
         mode = wanted if is_own else _MODE
