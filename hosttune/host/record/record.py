@@ -28,7 +28,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, Final, TypeVar
 
-from hosttune.codec import is_older, parse_json
+from hosttune.codec import MOST_TEXT, is_older, parse_json
 from hosttune.errors import BadInput, Fault, Refused, Where
 from hosttune.host.door import BeforeReader, Completed, Process, Reader, ReaderKind, Rehearsal, Space, Stat, Usage
 from hosttune.host.reading.effort import count_content
@@ -38,8 +38,9 @@ from hosttune.values import ABSENT, NOT_RECORDED, Absent, Answer, NeverAsked, No
 
 FORMAT_VERSION: Final = 1
 KIND: Final = "hosttune record"
-LIMIT: Final = 128 << 20  # bytes of a record file
-_MOST_LISTED: Final = LIMIT >> 3  # characters of the names in one folder
+LIMIT: Final = MOST_TEXT  # bytes of a record file
+_MOST_OF_FILE: Final = 128 << 20  # bytes of a file that may be a packed report of another program
+_MOST_LISTED: Final = LIMIT >> 2  # characters of the names in one folder
 _TABLES: Final = ("files", "links", "listings", "stats", "lstats", "paths", "spaces", "usages")
 _DEEP = 64  # folders above a path
 _MOST_DIGITS = 300
@@ -384,7 +385,7 @@ def read_record(path: str) -> RecordReader:
     from hosttune.host.reading.named import read_named, reason_of
 
     try:
-        content = read_named(path, LIMIT)
+        content = read_named(path, _MOST_OF_FILE)
     except IsADirectoryError:
         from hosttune.host.support.reader import read_support_folder
 
