@@ -120,7 +120,9 @@ def _find_late_rule(rule: str, waiting: Waiting, everybody: list[Waiting], secon
     first = next((one for one in (waiting, *everybody) if one.what), waiting)
     what = first.what or "what it asks"
     if first.is_locked:  # no fault of this host, but what is behind the lock was not seen
-        reason = f"{what} hangs in the kernel behind the lock of a folder or file, which a user can hold"
+        reason = (
+            f"{what} hangs in the kernel behind the lock of a folder or file, or a FUSE server: a user can hold both"
+        )
         todo = (
             "end the process of a user that waits for a FUSE server: ps -eo pid,user,wchan:25,args | grep request_wait"
         )

@@ -11,6 +11,7 @@ import importlib
 import os
 import select
 import signal
+import stat
 import struct
 import sys
 import time
@@ -30,7 +31,8 @@ _PATIENCE_S = 0.02  # what takes longer waits for something: a rule takes 1 ms
 
 
 # Functions of the kernel in which a task waits for the lock of a folder or file (fs/namei.c, readdir.c, dcache.c, xfs;
-# open.c, utimes.c, xattr.c, namespace.c for who changes it).
+# open.c, utimes.c, xattr.c, namespace.c for who changes it), or for a FUSE server (fs/fuse/dev.c; where the server has
+# answered an interrupt with ENOSYS, no signal ends that wait).
 # A user holds it by copying from a FUSE file that is never served, in any folder that may be opened for reading.
 _LOCKING = frozenset({
     "walk_component", "lookup_slow", "lookup_one_unlocked", "lookup_one_len_unlocked", "d_alloc_parallel",
@@ -38,13 +40,14 @@ _LOCKING = frozenset({
     "start_dirop", "rwsem_down_read_slowpath", "rwsem_down_write_slowpath", "xfs_ilock", "xfs_file_buffered_read",
     "do_unlinkat", "do_rmdir", "vfs_rmdir", "do_renameat2", "lock_rename", "lock_two_directories", "chmod_common",
     "chown_common", "utimes_common", "vfs_utimes", "vfs_setxattr", "vfs_removexattr", "do_truncate", "lock_mount",
-    "do_lock_mount",
+    "do_lock_mount", "request_wait_answer", "fuse_get_req", "fuse_simple_request", "__fuse_simple_request",
+    "fuse_wait_aborted", "fuse_direct_io", "fuse_file_read_iter",
 })  # fmt: skip
 
 
 def waits_for_lock(function: str) -> bool:
-    """Whether the function in /proc/PID/wchan means the lock of a folder or file, which any user can hold. Of one that
-    the compiler cut it has a part: `do_lock_mount.part.0`.
+    """Whether the function in /proc/PID/wchan means the lock of a folder or file, or a FUSE server: any user can hold
+    both. Of one that the compiler cut it has a part: `do_lock_mount.part.0`.
     """
     return function.partition(".")[0] in _LOCKING
 
@@ -106,12 +109,13 @@ def forget_imports() -> None:
 
 def forget_streams() -> None:
     """Let go of what others read to its end: a child that the kernel holds would keep them waiting. What a person sees
-    on a terminal stays, and standard input, which may be a file that is to be read.
+    on a terminal stays, and standard input, which may be a file that is to be read; not one that is a socket to who
+    reads, as sshd(8) and inetd make them.
     """
     with suppress(OSError):  # a chroot may have none
-        null = os.open("/dev/null", os.O_WRONLY | os.O_CLOEXEC)
-        for number in (1, 2):
-            if not os.isatty(number):
+        null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
+        for number in (0, 1, 2):
+            if stat.S_ISSOCK(os.fstat(number).st_mode) or (number and not os.isatty(number)):
                 os.dup2(null, number)
         os.close(null)
     while lock.HELD:
