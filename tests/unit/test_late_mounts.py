@@ -86,4 +86,40 @@ def test_folder_of_a_service_account_is_no_place_of_root():
             assert Looker().ask(os.getpid, f"{top}/{path}") != os.getpid()
         assert Looker().ask(os.getpid, f"{top}/roots/none") == os.getpid()
     assert late_mounts.is_of_root("/etc/fstab")
+    assert late_mounts.is_of_root("/home")
+    with tempfile.TemporaryDirectory(dir="/", prefix="hosttune-test-") as top:  # as the top of a disk is
+        assert late_mounts.is_of_root("/hosttune-test-none")
+        os.chown(top, 54321, 54321)
+        assert not late_mounts.is_of_root(top)
     assert not late_mounts.is_of_root("/home/x/y")
+
+
+# A mount of root's ends after it was met, and the next one, of a user, gets its number. Its server answers nothing.
+REUSES = """
+import ctypes, os, signal, subprocess, sys
+from hosttune.host.reading.late_mounts import is_of_root
+top = sys.argv[1]
+libc = ctypes.CDLL(None, use_errno=True)
+libc.mount(b"none", b"/", None, 1 << 18 | 16384, None)
+for name in ("of_root", "eves", *map(str, range(60))):
+    os.mkdir(f"{top}/{name}")
+for number in range(60):  # the lowest free numbers
+    assert libc.mount(b"none", f"{top}/{number}".encode(), b"tmpfs", 0, None) == 0
+assert libc.mount(b"none", f"{top}/of_root".encode(), b"tmpfs", 0, b"mode=755") == 0
+assert is_of_root(f"{top}/of_root/x/y")
+assert libc.umount2(f"{top}/of_root".encode(), 0) == 0
+device = os.open("/dev/fuse", os.O_RDWR)
+options = f"fd={device},rootmode=40000,user_id=1003,group_id=1003,allow_other"
+assert libc.mount(b"x", f"{top}/eves".encode(), b"fuse", 6, options.encode()) == 0
+signal.alarm(20)
+print(is_of_root(f"{top}/eves/x/y"))
+"""
+
+
+@pytest.mark.skipif(os.getuid() != 0 or not os.path.exists("/dev/fuse"), reason="only root mounts FUSE")
+def test_number_of_a_mount_that_has_ended_says_nothing_of_the_next():
+    words = ["unshare", "-m", "--propagation", "private", sys.executable, "-c", REUSES]
+    with tempfile.TemporaryDirectory(dir="/var/lib", prefix="hosttune-test-") as top:
+        Path(top).chmod(0o755)
+        done = subprocess.run([*words, top], capture_output=True, text=True, timeout=60, check=False, cwd=ROOT)
+    assert (done.stdout, done.stderr) == ("False\n", "")

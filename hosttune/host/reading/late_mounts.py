@@ -21,8 +21,9 @@ from threading import current_thread, main_thread
 from typing import Any, Final, NoReturn
 
 from hosttune.host.in_time import forget_imports, forget_streams
-from hosttune.host.reading.bounded import MOST_NAMES, names_in
+from hosttune.host.reading.bounded import MOST_NAMES, names_in, own_mounts
 from hosttune.host.reading.effort import EFFORT
+from hosttune.host.reading.mountinfo import find_by_id
 from hosttune.host.writing.attributes import mount_id
 from hosttune.values import Unreadable
 
@@ -179,9 +180,11 @@ def is_of_root(path: str) -> bool:
     """Whether no user can mount something on the way to this path: its place is one of the system, and only root can
     write the folders on the way and what it leads to, which fusermount3(1) asks for.
     """
-    if not path.startswith("/") or path.count("/") < 2:  # /home itself is root's
+    if not path.startswith("/"):
         return True
     parts = path.split("/")
+    if len(parts) == 2:  # the top of a disk, /data, may be a user's
+        return is_way_of_root(path)
     if path.startswith("/proc/"):
         return _CHOSEN.isdisjoint(parts)
     if not path.startswith(_OF_ROOT) or ".." in parts or path.startswith("/dev/shm/"):
@@ -204,7 +207,7 @@ def is_way_of_root(path: str, links: int = 0) -> bool:
     except (OSError, ValueError):
         return False
     try:
-        if mount_id(fd) not in _mounts_of_root():
+        if not _is_served_by_kernel(fd):
             return False
         info = os.fstat(fd)
         if info.st_uid or stat.S_ISLNK(info.st_mode):
@@ -215,9 +218,36 @@ def is_way_of_root(path: str, links: int = 0) -> bool:
         os.close(fd)
 
 
-@lru_cache(maxsize=1)
-def _mounts_of_root() -> frozenset[str]:
-    """The ids of the mounts for which the kernel itself answers; "" where they are not known, as without /proc."""
-    from hosttune.host.reading.named import list_mounts, waits_for_server
+def _is_served_by_kernel(fd: int) -> bool:
+    """Whether the kernel itself answers for what is open here; True where no mounts are known, as without /proc. The
+    number of a mount that is gone is given to the next one. So only that of `/` is known for good: it stays as long as
+    this process does. Another one is looked up while what is open keeps it.
+    """
+    number = mount_id(fd)
+    return _is_answering(number) if number != _number_of_top() else _is_top_answering()
 
-    return frozenset(number for number, fstype in list_mounts() if not waits_for_server(fstype)) or frozenset({""})
+
+@lru_cache(maxsize=1)
+def _number_of_top() -> str:
+    fd = os.open("/", os.O_PATH | os.O_CLOEXEC)
+    try:
+        return mount_id(fd)
+    finally:
+        os.close(fd)
+
+
+@lru_cache(maxsize=1)
+def _is_top_answering() -> bool:
+    return _is_answering(_number_of_top())
+
+
+def _is_answering(number: str) -> bool:
+    from hosttune.host.reading.named import waits_for_server
+
+    try:
+        line = find_by_id(own_mounts(), number)
+    except FileNotFoundError:
+        return not number
+    except OSError:
+        return False
+    return line is not None and not waits_for_server(line.fstype)
