@@ -44,6 +44,7 @@ _OF_THE_KERNEL = frozenset({
     "proc", "pstore", "resctrl", "securityfs", "selinuxfs", "smackfs", "sysfs", "tracefs",
 })  # fmt: skip
 _NULL = os.makedev(1, 3)  # /dev/null, the empty file of every shell
+_OF_PROC: Final = ("/proc/", "/dev/fd/", "/dev/std")
 _CONTENT, _OWN_PIPE, _PIPE_OF_ANOTHER = b"f", b"p", b"o"  # how what a child says of a file begins
 
 
@@ -153,10 +154,7 @@ def reason_of(error: OSError) -> str:
 
 def open_named(path: str) -> int:
     """A descriptor of a regular file that holds data, of a pipe, or of /dev/null. Nothing else is opened: OSError."""
-    try:
-        found = os.open(path, os.O_PATH | os.O_CLOEXEC)
-    except ValueError as error:  # a NUL in the path
-        raise OSError(errno.EINVAL, str(error), path) from None
+    found = open_named_place(path)
     try:
         info = os.fstat(found)
         mode = info.st_mode
@@ -173,6 +171,19 @@ def open_named(path: str) -> int:
             return os.open(path, _LOOK | os.O_NOFOLLOW)
     finally:
         os.close(found)
+
+
+def open_named_place(path: str) -> int:
+    """An O_PATH descriptor of what a path leads to: for root, behind a link of a user, only what that user may read.
+    The links of /proc lead to files without a path, as to a pipe of a shell. Raises OSError.
+    """
+    if "\0" in path:
+        raise OSError(errno.EINVAL, "is no path: it holds a NUL", path)
+    if os.geteuid() or path.startswith(_OF_PROC):
+        return os.open(path, os.O_PATH | os.O_CLOEXEC)
+    from hosttune.host.reading.tree import open_live_place
+
+    return open_live_place(path if path.startswith("/") else os.path.join(os.getcwd(), path))
 
 
 def _read_file(path: str, limit: int, parent: socket.socket) -> bytes:

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Final
 from hosttune.errors import BadInput, Fault, Where
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
-from hosttune.host.reading.named import answer_in_time, reason_of, served_mounts
-from hosttune.host.reading.paths import FOLDER_PLACE, PATH_MAX, HeldRoot
+from hosttune.host.reading.named import answer_in_time, open_named_place, reason_of, served_mounts
+from hosttune.host.reading.paths import PATH_MAX, HeldRoot
 from hosttune.host.reading.tree import FileTree
 from hosttune.regex import regex
 from hosttune.values import Absent, Unreadable
@@ -249,7 +249,7 @@ def read_folder(path: str, is_wanted: Callable[[str], bool], needed: str) -> Arc
 
 def _look_through(path: str, is_wanted: Callable[[str], bool], needed: str) -> Archive:
     try:
-        root = HeldRoot(os.path.realpath(path), os.open(path, FOLDER_PLACE))
+        root = HeldRoot(os.path.realpath(path), open_named_place(path))
     except OSError as error:
         raise BadInput([Fault(Where(path), reason_of(error))]) from None
     if any(f"{one}/".startswith(f"{root}/") for one in served_mounts()):
