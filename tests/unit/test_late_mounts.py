@@ -14,6 +14,7 @@ import pytest
 
 from hosttune.host.reading import late_mounts
 from hosttune.host.reading.late_mounts import Looker
+from hosttune.values import Unreadable
 
 ROOT = Path(__file__).resolve().parents[2]
 PLACE = "/home/x/y"
@@ -32,18 +33,35 @@ print(one._child, file=sys.stderr)
 @pytest.fixture(autouse=True)
 def as_root(monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    monkeypatch.setattr(late_mounts, "_silent", set())
+    monkeypatch.setattr(late_mounts, "_silent", {})
 
 
 def refuse() -> int:
     raise BlockingIOError(11, "Resource temporarily unavailable")
 
 
-def test_where_no_process_can_be_started_the_look_is_done_here(monkeypatch):
+def test_where_no_process_can_be_started_this_one_does_not_look(monkeypatch):
+    """It would wait itself for a server, and a user can take every place for a process."""
     before = len(os.listdir("/proc/self/fd"))
     monkeypatch.setattr(os, "fork", refuse)
-    assert Looker().ask(os.getpid, PLACE) == os.getpid()
+    assert Looker().ask(os.getpid, PLACE) == Unreadable(f"{PLACE}: no process could be started to look at it")
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root makes folders of others")
+def test_one_user_keeps_few_looks_waiting(monkeypatch):
+    """A folder each time, behind which no server answers; those of another user are looked at all the same."""
+    monkeypatch.setattr(late_mounts, "ANSWER_S", 0.2)
+    looker, asked = Looker(), []
+    with tempfile.TemporaryDirectory(dir="/tmp") as eves, tempfile.TemporaryDirectory(dir="/tmp") as bobs:
+        os.chown(eves, 54321, 54321)
+        os.chown(bobs, 54322, 54322)
+        monkeypatch.setattr(looker, "_read_answer", lambda words, _: asked.append(words))
+        paths = [f"{eves}/{number}/x" for number in range(40)]
+        answers = [looker.ask(os.getpid, path) for path in paths]
+        assert answers == [Unreadable(f"{path}: its file system gives no answer") for path in paths]
+        looker.ask(os.getpid, f"{bobs}/x")
+    assert len(asked) == 5
 
 
 def test_look_that_was_interrupted_is_not_the_answer_of_the_next(monkeypatch):
