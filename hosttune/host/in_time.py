@@ -11,7 +11,6 @@ import importlib
 import os
 import select
 import signal
-import stat
 import struct
 import sys
 import time
@@ -31,8 +30,7 @@ _PATIENCE_S = 0.02  # what takes longer waits for something: a rule takes 1 ms
 
 
 # Functions of the kernel in which a task waits for the lock of a folder or file (fs/namei.c, readdir.c, dcache.c, xfs;
-# open.c, utimes.c, xattr.c, namespace.c for who changes it), or for a FUSE server (fs/fuse/dev.c; where the server has
-# answered an interrupt with ENOSYS, no signal ends that wait).
+# open.c, utimes.c, xattr.c, namespace.c for who changes it).
 # A user holds it by copying from a FUSE file that is never served, in any folder that may be opened for reading.
 _LOCKING = frozenset({
     "walk_component", "lookup_slow", "lookup_one_unlocked", "lookup_one_len_unlocked", "d_alloc_parallel",
@@ -40,16 +38,23 @@ _LOCKING = frozenset({
     "start_dirop", "rwsem_down_read_slowpath", "rwsem_down_write_slowpath", "xfs_ilock", "xfs_file_buffered_read",
     "do_unlinkat", "do_rmdir", "vfs_rmdir", "do_renameat2", "lock_rename", "lock_two_directories", "chmod_common",
     "chown_common", "utimes_common", "vfs_utimes", "vfs_setxattr", "vfs_removexattr", "do_truncate", "lock_mount",
-    "do_lock_mount", "request_wait_answer", "fuse_get_req", "fuse_simple_request", "__fuse_simple_request",
-    "fuse_wait_aborted", "fuse_direct_io", "fuse_file_read_iter",
+    "do_lock_mount",
 })  # fmt: skip
+# And those in which one waits for the server of a FUSE file system (fs/fuse): no signal ends that where the server has
+# said that it knows no interrupts.
+_OF_FUSE = ("request_wait_answer", "fuse_", "__fuse")
 
 
 def waits_for_lock(function: str) -> bool:
-    """Whether the function in /proc/PID/wchan means the lock of a folder or file, or a FUSE server: any user can hold
-    both. Of one that the compiler cut it has a part: `do_lock_mount.part.0`.
+    """Whether the function in /proc/PID/wchan means the lock of a folder or file, which any user can hold. Of one that
+    the compiler cut it has a part: `do_lock_mount.part.0`.
     """
     return function.partition(".")[0] in _LOCKING
+
+
+def waits_for_user(function: str) -> bool:
+    """Whether it means what any user can hold for as long as they like: such a lock, or the answer of a FUSE server."""
+    return waits_for_lock(function) or function.startswith(_OF_FUSE)
 
 
 @frozen
@@ -58,7 +63,7 @@ class Waiting:
 
     what: str  # a program's name, or a path; empty if that is not known
     stuck: bool
-    is_locked: bool = False  # by the lock of a folder or file, which a user can hold for as long as they like
+    is_of_user: bool = False  # for a lock or a server that a user can hold for as long as they like
 
 
 def in_time(work: Mapping[str, Callable[[], bytes]], seconds: float) -> dict[str, bytes | Waiting]:
@@ -93,7 +98,7 @@ def in_time(work: Mapping[str, Callable[[], bytes]], seconds: float) -> dict[str
             answers[name] = content
         else:
             what, _, where = content.decode().partition("\0")
-            answers[name] = Waiting(what, is_stuck, is_stuck and waits_for_lock(where))
+            answers[name] = Waiting(what, is_stuck, is_stuck and waits_for_user(where))
     return answers
 
 
@@ -109,17 +114,27 @@ def forget_imports() -> None:
 
 def forget_streams() -> None:
     """Let go of what others read to its end: a child that the kernel holds would keep them waiting. What a person sees
-    on a terminal stays, and standard input, which may be a file that is to be read; not one that is a socket to who
-    reads, as sshd(8) and inetd make them.
+    on a terminal stays, and standard input, which may be a file that is to be read, if it is not the output, too, as
+    the socket of a service is.
     """
     with suppress(OSError):  # a chroot may have none
         null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
-        for number in (0, 1, 2):
-            if stat.S_ISSOCK(os.fstat(number).st_mode) or (number and not os.isatty(number)):
+        outputs = {identity for number in (1, 2) if (identity := _identify(number))}
+        for number in (1, 2, *([0] if _identify(0) in outputs else [])):
+            if not os.isatty(number):
                 os.dup2(null, number)
         os.close(null)
     while lock.HELD:
         os.close(lock.HELD.pop())
+
+
+def _identify(number: int) -> tuple[int, int] | None:
+    """What tells an open file from all others; None for one that is closed."""
+    try:
+        info = os.fstat(number)
+    except OSError:
+        return None
+    return info.st_dev, info.st_ino
 
 
 def _is_gone(child: int) -> bool:
