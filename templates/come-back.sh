@@ -184,6 +184,18 @@ is_open() {
     return 0 # it cannot be read
 }
 
+# In a mount namespace of their own a user mounts at /dev/nvidia0 what never answers. Where the file is tells the mount
+# table of the process, which asks no server: nodes of devices are on few types.
+is_of_kernel() { # folder of a process, number of an open file
+    mount=
+    while read -r key value rest; do
+        [ "$key" != mnt_id: ] || mount=$value
+    done 2> /dev/null < "$1/fdinfo/$2"
+    case $mount in '' | *[!0-9]*) return 1 ;; esac
+    line=$(timeout 5 grep -h -m 1 "^$mount " "$1/mountinfo" "$R/proc/1/mountinfo" 2> /dev/null)
+    case ${line#* - } in "devtmpfs "* | "tmpfs "* | "ext4 "* | "xfs "* | "btrfs "*) ;; *) false ;; esac
+}
+
 # Only what is called like a GPU is looked at: a look at an open file of a dead server (NFS, FUSE) does not end. With -b
 # a line break and a blank in the name of a file are escaped, so no name makes up a line.
 has_gpu_open() { # folder of a process
@@ -192,7 +204,7 @@ has_gpu_open() { # folder of a process
             case $entry in *" -> /dev/nvidia"[0-9] | *" -> /dev/nvidia"[0-9][0-9] | *" -> /dev/kfd") ;; *) continue ;; esac
             entry=${entry% -> *} number=${entry##* }
             case $number in *[!0-9]*) continue ;; esac # a line that a file's name has made up
-            is_gpu "$1/fd/$number" && is_open "$1/fdinfo/$number" && exit 0
+            is_open "$1/fdinfo/$number" && is_of_kernel "$1" "$number" && is_gpu "$1/fd/$number" && exit 0
         done
         exit 1
     }
