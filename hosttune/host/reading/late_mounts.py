@@ -216,10 +216,11 @@ def _find_stranger(path: str, links: int = 0, *, is_shared: bool = False) -> str
     is asked that a server answers for: to open a place without its content (O_PATH) is a look of the folder above, and
     shows the mount. With `is_shared`, what is above counts as root's.
     """
-    if links > _MOST_LINKS or path.count("/") > _DEEPEST:
-        return f"at {path}"
     above = os.path.dirname(path)
-    if above != path and not is_shared and (found := _find_stranger(above, links)):
+    found = f"at {path}" if links > _MOST_LINKS or path.count("/") > _DEEPEST else ""
+    if not found and above != path and not is_shared:
+        found = _find_stranger(above, links)
+    if found:
         return found
     try:
         fd = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
