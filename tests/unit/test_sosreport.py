@@ -441,6 +441,17 @@ def test_folder_with_a_mount_that_may_be_dead_is_not_looked_into(monkeypatch, tm
         read_support_folder(str(top))
 
 
+def test_folder_is_looked_through_as_deep_as_any_is(tmp_path):
+    """To each name the way is walked from the top: thousands of folders in one another would take hours."""
+    for depth in (8, 40):
+        below = tmp_path / f"top{depth}" / "/".join("a" * depth)
+        below.mkdir(parents=True)
+        (below / "file").write_text("text")
+    (tmp_path / "sign").touch()
+    found = archive.read_folder(str(tmp_path), lambda _: True, "sign")
+    assert [place for place in found.files if place != "sign"] == [f"top8/{'/'.join('a' * 8)}/file"]
+
+
 def test_folder_whose_file_system_gives_no_answer_is_given_up(monkeypatch, tmp_path):
     """A user's server may answer for the folder and for nothing in it, and no signal ends that wait."""
     monkeypatch.setattr(archive, "_FOLDER_S", 0.3)

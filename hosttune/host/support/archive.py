@@ -37,6 +37,7 @@ MOST_NAMED: Final = 32 << 20  # characters of the names and of what links lead t
 MOST_OF_ONE: Final = 16 << 20  # bytes of a file that is kept
 _MOST_OF_HEADER: Final = 64 << 10  # bytes of a long name, or of the names and numbers of a pax header
 _MEMORY_OF_XZ: Final = 256 << 20
+_DEEPEST: Final = 32  # folders above what is looked at of an unpacked folder: each is passed for each name
 _FOLDER_S: Final = 60.0  # in which all of an unpacked folder is read
 _CHUNK: Final = 1 << 18
 _XZ, _GZIP = b"\xfd7zXZ\0", b"\x1f\x8b"
@@ -280,7 +281,7 @@ def _look_through(path: str, is_wanted: Callable[[str], bool], needed: str) -> A
             found = tree.stat(f"/{place}", follow=False)
             if isinstance(found, (Absent, Unreadable)) or len(place) >= PATH_MAX:
                 continue
-            if found.type == "directory":
+            if found.type == "directory" and place.count("/") < _DEEPEST:
                 folders.append(place)
             if is_wanted(place):
                 _take_of_folder(tree, kept, path, _TarHeader(place, _KINDS.get(found.type, b""), found.size, "", False))
