@@ -35,15 +35,11 @@ is_of_this_boot() { has "$1" && read -r its < "$T/$1" && [ "$its" = "$boot" ]; }
 
 is_writable() { { echo > "$T/probe"; } 2> /dev/null && rm -f "$T/probe"; }
 
-# A user can take each byte and each inode that becomes free, faster than they are taken here. Then the boot on trial leaves
-# it to the next one, which acts before users do and with what is kept for it: the reset at the last deadline stays due.
-is_full() {
-    free=$(stat -f -c '%c %d %a' "$T" 2> /dev/null) || return
-    set -- $free
-    [ "$3" -lt 64 ] || { [ "$1" != 0 ] && [ "$2" -lt 64 ]; } # btrfs has no number of inodes
-}
-
-is_left_to_next_boot() { is_of_this_boot trying && is_full; }
+# A user can take each byte and each inode that becomes free, faster than they are taken here, and give them back at any
+# moment. Then the boot on trial leaves it to the next one, which acts before users do and with what is kept for it: the
+# reset at the last deadline stays due. Not where the file system is read-only, which no user can bring about: access(2)
+# says so (EROFS), and knows nothing of room.
+is_left_to_next_boot() { is_of_this_boot trying && [ -w "$T" ]; }
 
 keep_for_next_boot() {
     cp "$T/room" "$T/room.0"
@@ -188,6 +184,18 @@ is_open() {
     return 0 # it cannot be read
 }
 
+# In a mount namespace of their own a user mounts at /dev/nvidia0 what never answers. Where the file is tells the mount
+# table of the process, which asks no server: nodes of devices are on few types.
+is_of_kernel() { # folder of a process, number of an open file
+    mount=
+    while read -r key value rest; do
+        [ "$key" != mnt_id: ] || mount=$value
+    done 2> /dev/null < "$1/fdinfo/$2"
+    case $mount in '' | *[!0-9]*) return 1 ;; esac
+    line=$(timeout 5 grep -h -m 1 "^$mount " "$1/mountinfo" "$R/proc/1/mountinfo" 2> /dev/null)
+    case ${line#* - } in "devtmpfs "* | "tmpfs "* | "ext4 "* | "xfs "* | "btrfs "*) ;; *) false ;; esac
+}
+
 # Only what is called like a GPU is looked at: a look at an open file of a dead server (NFS, FUSE) does not end. With -b
 # a line break and a blank in the name of a file are escaped, so no name makes up a line.
 has_gpu_open() { # folder of a process
@@ -196,7 +204,7 @@ has_gpu_open() { # folder of a process
             case $entry in *" -> /dev/nvidia"[0-9] | *" -> /dev/nvidia"[0-9][0-9] | *" -> /dev/kfd") ;; *) continue ;; esac
             entry=${entry% -> *} number=${entry##* }
             case $number in *[!0-9]*) continue ;; esac # a line that a file's name has made up
-            is_gpu "$1/fd/$number" && is_open "$1/fdinfo/$number" && exit 0
+            is_open "$1/fdinfo/$number" && is_of_kernel "$1" "$number" && is_gpu "$1/fd/$number" && exit 0
         done
         exit 1
     }
@@ -309,10 +317,15 @@ reboot_when_idle() {
 
 fail() {
     say "rollback failed: $*"
+    mark failed || release_reset
+}
+
+# What a user can bring about by taking all room.
+fail_to_write() {
     if is_left_to_next_boot; then
-        say "the disk is full: the host is reset after the last deadline, and the next boot tries it again"
+        say "rollback failed: $*; the host is reset after the last deadline, and the next boot tries it again"
     else
-        mark failed || release_reset
+        fail "$*; the host is not rebooted"
     fi
 }
 
@@ -334,16 +347,21 @@ come_back() {
     ! has oneshot || is_trial_entry || { make_writable && clean_grub; }
     if ! make_writable; then
         # No mark, which would be an empty file on a full disk: the next boot, or hosttune, takes it back where there is room.
-        say "rollback failed: the root file system cannot be written to, it is read-only or full; nothing was done"
-        is_left_to_next_boot || release_reset
+        why="the root file system cannot be written to, it is read-only or full; nothing was done"
+        if is_left_to_next_boot; then
+            fail_to_write "$why"
+        else
+            say "rollback failed: $why"
+            release_reset
+        fi
     elif ! is_whole; then
         fail "what was kept in $T is damaged; nothing was done"
     elif ! decide; then
-        is_confirmed || fail "the rollback cannot be recorded; nothing was done"
+        is_confirmed || fail_to_write "the rollback cannot be recorded; nothing was done"
     elif ! restore; then
-        fail "the file could not be put back; the host is not rebooted"
+        fail_to_write "the file could not be put back"
     elif ! take_turn && ! { [ "$gave_up" ] && is_of_this_boot returned; }; then
-        has returned || fail "the return cannot be recorded, so the host is not rebooted"
+        has returned || fail_to_write "the return cannot be recorded"
     else
         rm -f "$T/failed" # of an earlier try
         leave_trial

@@ -119,8 +119,8 @@ def _find_late_rule(rule: str, waiting: Waiting, everybody: list[Waiting], secon
     """A rule that has not answered; one that waits for what another asks for names that."""
     first = next((one for one in (waiting, *everybody) if one.what), waiting)
     what = first.what or "what it asks"
-    if first.is_locked:  # no fault of this host, but what is behind the lock was not seen
-        reason = f"{what} hangs in the kernel behind the lock of a folder or file, which a user can hold"
+    if first.is_of_user:  # no fault of this host, but what is behind it was not seen
+        reason = f"{what} hangs in the kernel behind the lock of a folder or file, or a FUSE server, as a user can hold"
         todo = (
             "end the process of a user that waits for a FUSE server: ps -eo pid,user,wchan:25,args | grep request_wait"
         )

@@ -40,6 +40,9 @@ _LOCKING = frozenset({
     "chown_common", "utimes_common", "vfs_utimes", "vfs_setxattr", "vfs_removexattr", "do_truncate", "lock_mount",
     "do_lock_mount",
 })  # fmt: skip
+# And those in which one waits for the server of a FUSE file system (fs/fuse): no signal ends that where the server has
+# said that it knows no interrupts.
+_OF_FUSE = ("request_wait_answer", "fuse_", "__fuse")
 
 
 def waits_for_lock(function: str) -> bool:
@@ -49,13 +52,18 @@ def waits_for_lock(function: str) -> bool:
     return function.partition(".")[0] in _LOCKING
 
 
+def waits_for_user(function: str) -> bool:
+    """Whether it means what any user can hold for as long as they like: such a lock, or the answer of a FUSE server."""
+    return waits_for_lock(function) or function.startswith(_OF_FUSE)
+
+
 @frozen
 class Waiting:
     """What a piece of work waits for when its time is up. `stuck`: in the kernel, where not even signal 9 ends it."""
 
     what: str  # a program's name, or a path; empty if that is not known
     stuck: bool
-    is_locked: bool = False  # by the lock of a folder or file, which a user can hold for as long as they like
+    is_of_user: bool = False  # for a lock or a server that a user can hold for as long as they like
 
 
 def in_time(work: Mapping[str, Callable[[], bytes]], seconds: float) -> dict[str, bytes | Waiting]:
@@ -90,7 +98,7 @@ def in_time(work: Mapping[str, Callable[[], bytes]], seconds: float) -> dict[str
             answers[name] = content
         else:
             what, _, where = content.decode().partition("\0")
-            answers[name] = Waiting(what, is_stuck, is_stuck and waits_for_lock(where))
+            answers[name] = Waiting(what, is_stuck, is_stuck and waits_for_user(where))
     return answers
 
 
@@ -106,16 +114,27 @@ def forget_imports() -> None:
 
 def forget_streams() -> None:
     """Let go of what others read to its end: a child that the kernel holds would keep them waiting. What a person sees
-    on a terminal stays, and standard input, which may be a file that is to be read.
+    on a terminal stays, and standard input, which may be a file that is to be read, if it is not the output, too, as
+    the socket of a service is.
     """
     with suppress(OSError):  # a chroot may have none
-        null = os.open("/dev/null", os.O_WRONLY | os.O_CLOEXEC)
-        for number in (1, 2):
+        null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
+        outputs = {identity for number in (1, 2) if (identity := _identify(number))}
+        for number in (1, 2, *([0] if _identify(0) in outputs else [])):
             if not os.isatty(number):
                 os.dup2(null, number)
         os.close(null)
     while lock.HELD:
         os.close(lock.HELD.pop())
+
+
+def _identify(number: int) -> tuple[int, int] | None:
+    """What tells an open file from all others; None for one that is closed."""
+    try:
+        info = os.fstat(number)
+    except OSError:
+        return None
+    return info.st_dev, info.st_ino
 
 
 def _is_gone(child: int) -> bool:

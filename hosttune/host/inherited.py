@@ -29,7 +29,10 @@ def require_utf8() -> None:
 def take_signals() -> None:
     """Hear of the ends of programs, and let through what the caller blocked: execve(2) keeps both. Where SIGCHLD is
     ignored the kernel throws the end of a child away (sigaction(2)), and Python then takes a program that failed for
-    one that succeeded (`subprocess`: no child, status 0)."""
+    one that succeeded (`subprocess`: no child, status 0). A timer of the caller goes on, too (setitimer(2)): its signal
+    would end a change half-way."""
+    for timer in (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF):
+        signal.setitimer(timer, 0)
     for number in (signal.SIGCHLD, signal.SIGALRM):
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())

@@ -164,7 +164,7 @@ def scenario_held_folder(folder: Path) -> None:
     ):
         reader = LiveReader()
         waiting = in_time({"look": lambda: str(reader.stat(path)).encode()}, 1.0)["look"]
-        assert waiting == Waiting(path, stuck=True, is_locked=True)
+        assert waiting == Waiting(path, stuck=True, is_of_user=True)
         found = _find_late_rule("storage-x", waiting, [waiting], 1.0)
         assert (found.verdict, found.is_fault) == (Verdict.UNKNOWN, False)
     os.waitpid(child, 0)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hosttune.host import process
-from hosttune.host.reading import driver_root
+from hosttune.host.reading import driver_root, late_mounts
 from hosttune.host.reading.driver_root import make_contained
 from hosttune.host.reading.live import LiveReader
 from hosttune.values import Unreadable
@@ -147,6 +147,11 @@ def test_home_of_a_user_called_kubernetes_is_not_entered(root, monkeypatch):
     looked = []
     monkeypatch.setattr(driver_root.os.path, "lexists", lambda path: looked.append(path) or os.path.exists(path))
     assert make_contained(("nvidia-smi",), str(root), str(home / "bin/nvidia")) == ()
-    assert not [path for path in looked if path.startswith(str(home))]
     os.chown(home, 0, 0)
+    os.chown(home / "bin", 1001, 1001)  # where the user mounts something, too
+    late_mounts._find_stranger.cache_clear()
+    assert make_contained(("nvidia-smi",), str(root), str(home / "bin/nvidia")) == ()
+    assert not [path for path in looked if path.startswith(str(home))]
+    os.chown(home / "bin", 0, 0)
+    late_mounts._find_stranger.cache_clear()
     assert isinstance(make_contained(("nvidia-smi",), str(root), str(home / "bin/nvidia")), Unreadable)

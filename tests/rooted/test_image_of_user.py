@@ -15,6 +15,7 @@ from hosttune.actions.journal.journal import read_journal
 from hosttune.errors import HosttuneError
 from hosttune.host import open_reader, open_writer
 from hosttune.host.reading import kept
+from hosttune.host.writing.folders import make_folder
 from hosttune.values import ABSENT, FileValue
 
 EVE = 54321
@@ -154,3 +155,30 @@ def test_folders_that_an_image_lacks_are_made_as_distributions_have_them(places,
     made = {str(one.relative_to(image)): one.stat().st_mode & 0o7777 for one in image.rglob("*") if one.is_dir()}
     assert private < made.keys()
     assert {path: mode for path, mode in made.items() if mode != (0o700 if path in private else 0o755)} == {}
+
+
+@pytest.mark.parametrize("target", ["roots", "/link"])
+def test_new_folder_that_a_user_exchanges_at_once_is_left_as_it_is(places, monkeypatch, target):
+    """A private folder of root's in the image, or a link out of it, in place of the one that was just made."""
+    home, other = places
+    image, private = home / "image", other / "private"
+    os.chown(image, EVE, EVE)
+    for folder in (image / "roots", private):
+        folder.mkdir(mode=0o700)
+        (folder / "secret").touch()
+    own_mkdir = os.mkdir
+
+    def exchange(name, *words, **more):
+        own_mkdir(name, *words, **more)
+        if target == "/link":
+            as_eve(SWAP, image / "srv", private)
+        else:
+            code = "import os, sys; os.rename(sys.argv[1], sys.argv[1] + '.old'); os.rename(sys.argv[2], sys.argv[1])"
+            as_eve(code, image / "srv", image / "roots")
+
+    monkeypatch.setattr(os, "mkdir", exchange)
+    with pytest.raises(HosttuneError):
+        make_folder(str(image), "/srv")
+    assert {one.stat().st_mode & 0o777 for one in (private, image / ("srv" if target == "roots" else "roots"))} == {
+        0o700
+    }

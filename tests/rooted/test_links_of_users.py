@@ -12,9 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from hosttune.errors import BadInput
 from hosttune.host.door import Stat
 from hosttune.host.reading import tree
+from hosttune.host.reading.gathered import content_of
 from hosttune.host.reading.tree import FileTree
+from hosttune.host.support.reader import read_support_folder
 from hosttune.measure.dataset.probe import probe_file
 from hosttune.measure.dataset.walk import Walk
 from hosttune.values import Unreadable
@@ -67,6 +70,25 @@ def test_link_of_a_user_leads_to_what_the_user_may_read(owner, mode, is_read, fo
         assert isinstance(content, Unreadable)
         assert content.reason.endswith(f"a link of uid {EVE} leads to what is not for all to read")
     assert LIVE.read(link_of(0, folder, target)) == b"text"
+
+
+def test_named_file_behind_a_link_of_a_user_is_one_that_the_user_may_read(folder, monkeypatch):
+    """Also in a folder that is named, and for the folder of a sosreport: eve would choose what is in root's report."""
+    closed = folder / "closed"
+    closed.mkdir(mode=0o700)
+    (closed / "open").mkdir()
+    hidden = file_of(0, closed / "hidden", 0o644)
+    secret, public = (file_of(0, folder / name, mode) for name, mode in (("secret", 0o600), ("public", 0o644)))
+    for target, why in ((secret, "not for all to read"), (hidden, "not for all")):
+        assert why in str(content_of(link_of(EVE, folder, target)))
+        assert content_of(link_of(0, folder, target)) == content_of(str(target)) == b"text"
+    assert content_of(link_of(EVE, folder, public)) == b"text"
+    with pytest.raises(BadInput, match="into a folder that is not for all"):
+        read_support_folder(link_of(EVE, folder, closed / "open"))
+    monkeypatch.chdir(folder)
+    assert "not for all to read" in str(content_of(f"link-of-{EVE}-to-secret"))
+    with subprocess.Popen(["echo", "text"], stdout=subprocess.PIPE) as writer:
+        assert content_of(f"/proc/self/fd/{writer.stdout.fileno()}") == b"text\n"
 
 
 @pytest.mark.parametrize(

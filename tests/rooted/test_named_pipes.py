@@ -64,6 +64,40 @@ def test_pipe_that_is_silent_is_given_up(pipe):
         replay(pipe)
 
 
+def test_pipe_that_was_looked_at_is_the_one_that_is_read(tmp_path, monkeypatch):
+    """What the path leads to after the look may be on a dead server: this process does not open it again."""
+    monkeypatch.setattr(named, "SILENCE_S", 0.6)
+    monkeypatch.setattr(named, "can_hang", lambda _: True)
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    asked, own_open = [], os.open
+
+    def watch_open(name, *words, **more):
+        asked.append(os.fspath(name))
+        return own_open(name, *words, **more)
+
+    monkeypatch.setattr(os, "open", watch_open)
+    writer = own_open(path, os.O_RDWR)
+    os.write(writer, b"abc")
+    with pytest.raises(OSError, match="nothing was written"):
+        named.read_named(str(path), 1 << 20)
+    os.close(writer)
+    assert str(path) not in asked
+
+
+def test_pipe_that_others_can_write_is_not_ones_own(tmp_path, monkeypatch):
+    monkeypatch.setattr(named, "WHOLE_S", 0.5)
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    for mode, seconds in ((0o644, 0.9), (0o666, 0.5)):
+        path.chmod(mode)
+        monkeypatch.setattr(named, "SILENCE_S", 0.9)
+        writer = os.open(path, os.O_RDWR)
+        with pytest.raises(OSError, match=f"{seconds:g} s"):
+            named.read_named(str(path), 1 << 20)
+        os.close(writer)
+
+
 def test_pipe_of_ones_own_may_take_longer(tmp_path, monkeypatch):
     """As `>(...)` of a shell, into which a slow program writes."""
     monkeypatch.setattr(named, "WHOLE_S", 0.2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -64,10 +65,11 @@ def holder(root: GuardedRoot, name: str, path: str = "", numbers: str = "", uid:
         assert child.stdout.readline() == "ready\n"
         seen = root.root / f"proc/{child.pid}"
         (seen / "fdinfo").mkdir(parents=True)
-        for own in ("status", "fd"):
+        for own in ("status", "fd", "mountinfo"):
             (seen / own).symlink_to(f"/proc/{child.pid}/{own}")
         for number in os.listdir(f"/proc/{child.pid}/fd"):
-            (seen / "fdinfo" / number).write_text(f"pos:\t0\nflags:\t{flags}\nmnt_id:\t28\n")
+            shown = Path(f"/proc/{child.pid}/fdinfo/{number}").read_text()
+            (seen / "fdinfo" / number).write_text(re.sub(r"(?m)^flags:.*", f"flags:\t{flags}", shown))
         yield child
     finally:
         child.kill()
@@ -191,6 +193,14 @@ def test_what_is_only_called_like_a_gpu_delays_nothing(guarded, tmp_path, path, 
 def test_gpu_that_a_user_only_points_at_delays_nothing(guarded, flags):
     """With O_PATH, which asks for no right: /dev/nvidia0 may be 0600."""
     with holder(guarded, "python3", "/dev/nvidia0", "195:0", flags=flags):
+        assert guarded.boot(TRIAL, "deadline") == 0
+    assert guarded.reboots == 1
+
+
+def test_what_a_user_mounted_at_a_gpu_is_not_looked_at(guarded, monkeypatch):
+    """In a mount namespace of their own: the server of such a file may never answer. Here another type stands for it."""
+    monkeypatch.setattr(sys.modules[__name__], "HOLDER", HOLDER.replace('b"tmpfs", 0', 'b"ramfs", 0'))
+    with holder(guarded, "python3", "/dev/nvidia0", "195:0"):
         assert guarded.boot(TRIAL, "deadline") == 0
     assert guarded.reboots == 1
 

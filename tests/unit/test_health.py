@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import socket
 import subprocess
 import sys
 import threading
+import time
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -27,7 +30,7 @@ from hosttune.engine.rules.catalog import builtin_catalog
 from hosttune.facts import Facts
 from hosttune.facts.baseline import parse, why_not_alike
 from hosttune.host import process
-from hosttune.host.in_time import Waiting, in_time
+from hosttune.host.in_time import Waiting, forget_streams, in_time, waits_for_user
 from hosttune.host.overlay.overlay import Overlay
 from hosttune.host.record.record import read_record
 from hosttune.textfiles import own_file
@@ -251,6 +254,43 @@ def test_host_that_no_rule_may_judge_is_not_fit(words, why, capsys):
     options = [word for rule in rules for word in ("--ignore", rule)] if words[1] == "ALL" else [*words]
     assert app.run(["health", "--host", str(HOSTS / "a100-cloud-vm.json"), "--format", "nagios", *options]) == 3
     assert capsys.readouterr().out.startswith(f"HOSTTUNE UNKNOWN - hosttune: {why}")
+
+
+@pytest.mark.parametrize(
+    ("function", "is_of_user"),
+    [("request_wait_answer", True), ("fuse_get_req", True), ("do_lock_mount.part.0", True), ("io_schedule", False)],
+)
+def test_server_and_lock_of_a_user_are_no_fault(monkeypatch, function, is_of_user):
+    """A FUSE server that knows no interrupts keeps who asks it in state D, and no signal ends that."""
+    assert waits_for_user(function) is is_of_user
+    stuck = Waiting("/data", stuck=True, is_of_user=is_of_user)
+    monkeypatch.setattr("hosttune.actions.health.in_time", lambda work, _: dict.fromkeys(work, stuck))
+    one = session()
+    found = ask(examine(Live(one.reader, ""), one.catalog, one.policy, collect=False), 2)
+    assert {rule.is_fault for rule in found} == {not is_of_user}
+
+
+def test_output_that_is_the_input_too_is_let_go(monkeypatch):
+    """As the socket of a service: who reads it waits for its end."""
+    ours, theirs = socket.socketpair()
+    child = os.fork()
+    if child == 0:
+        for number in (0, 1, 2):
+            os.dup2(theirs.fileno(), number)
+        ours.close()
+        theirs.close()
+        forget_streams()
+        os.read(0, 1)
+        time.sleep(60)
+        os._exit(0)
+    theirs.close()
+    ours.settimeout(20)
+    try:
+        assert ours.recv(1) == b""
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        ours.close()
 
 
 def test_waiver_covers_what_is_stuck(monkeypatch):

@@ -25,6 +25,17 @@ def test_limits_that_would_end_a_write_half_way_are_lifted():
     assert child(code) == ["-1", "True"]
 
 
+def test_timer_of_the_caller_does_not_end_hosttune():
+    """execve(2) keeps one that is armed, and its signal ends a program in the middle of a change."""
+    code = (
+        "import os, signal, sys\nsignal.setitimer(signal.ITIMER_REAL, 300)\nsignal.setitimer(signal.ITIMER_PROF, 300)\n"
+        "code = 'import signal as s; from hosttune.host.inherited import take_signals; take_signals();"
+        " print(*s.getitimer(s.ITIMER_REAL), *s.getitimer(s.ITIMER_PROF))'\n"
+        "os.execv(sys.executable, [sys.executable, '-c', code])"
+    )
+    assert child(code) == ["0.0"] * 4
+
+
 def test_limits_that_cannot_be_raised_stay(monkeypatch):
     import resource
 

@@ -67,6 +67,11 @@ htpasswd -b /etc/docker curl {}
 xargs -p mysql -p{}
 docker run --entrypoint=redis-cli image -a {}
 docker run --env OPENAI_KEY={} image
+docker run --rm --env K={} image
+megacli -SecurityKey {} -a0
+mlflow --basic-auth bob:{} x
+mlflow --basic-auth=bob:{}
+train +wandb.key={}
 env LITELLM_MASTER_KEY={} REDISCLI_AUTH={} x
 env 'OPENAI_KEY={}' x
 spark-submit --conf spark.hadoop.fs.s3a.secret.key={} -Dfs.s3a.access.key={}
@@ -215,6 +220,12 @@ FILES = (
     ("/opt/site/purge.sh", "~ARRAY=(\n{}\n)\n"),
     ("/opt/site/purge.sh", "KEY='-----BEGIN RSA PRIVATE KEY-----\n{}\n-----END RSA PRIVATE KEY-----'\n"),
     ("/etc/docker/daemon.json", '{{"runtimes": {{"a": {{"runtimeArgs": ["--token","{}"]}}}}}}'),
+    ("/etc/docker/daemon.json", '{{"runtimes": {{"a": {{"runtimeArgs": ["--license","{}","-t", "{}"]}}}}}}'),
+    ("/etc/docker/daemon.json", '{{"labels": ["key=AAAAbbbb1111{}"]}}'),
+    ("/etc/nfs.conf", "[x]\nkey=AAAAbbbb1111{}\n"),
+    ("/etc/containerd/config.toml", "[h.header]\nx-token = [\n 'a',\n '{}'\n]\ny_token = [\n \"{}\",\n]\n"),
+    ("/etc/lact/config.yaml", "daemon:\n  admin_key: >-\n    {}\n"),
+    ("/etc/default/grub.d/a.cfg", "password root {}\n"),
     ("/etc/ssh/sshd_config.d/a.conf", "~# {}\n"),
     ("/etc/motd", "~the password of the lab is {}\n"),
     ("/etc/cloud/cloud.cfg.d/a.cfg", "chpasswd:\n  password: {}\n"),

@@ -11,6 +11,7 @@ import resource
 import subprocess
 import sys
 import tarfile
+import time
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache
@@ -24,6 +25,7 @@ from hosttune.engine.policy.policy import Policy
 from hosttune.engine.rules.catalog import builtin_catalog
 from hosttune.errors import BadInput
 from hosttune.facts import Facts, UnknownFact
+from hosttune.host.reading import named
 from hosttune.host.record.record import read_record, reader_of
 from hosttune.host.support import archive, is_support_file
 from hosttune.host.support.archive import read_archive
@@ -437,6 +439,26 @@ def test_folder_with_a_mount_that_may_be_dead_is_not_looked_into(monkeypatch, tm
     monkeypatch.setattr(archive, "served_mounts", lambda: (os.path.normpath(top / place),))
     with pytest.raises(BadInput, match="may give no answer" if is_refused else "no sosreport"):
         read_support_folder(str(top))
+
+
+def test_folder_is_looked_through_as_deep_as_any_is(tmp_path):
+    """To each name the way is walked from the top: thousands of folders in one another would take hours."""
+    for depth in (8, 40):
+        below = tmp_path / f"top{depth}" / "/".join("a" * depth)
+        below.mkdir(parents=True)
+        (below / "file").write_text("text")
+    (tmp_path / "sign").touch()
+    found = archive.read_folder(str(tmp_path), lambda _: True, "sign")
+    assert [place for place in found.files if place != "sign"] == [f"top8/{'/'.join('a' * 8)}/file"]
+
+
+def test_folder_whose_file_system_gives_no_answer_is_given_up(monkeypatch, tmp_path):
+    """A user's server may answer for the folder and for nothing in it, and no signal ends that wait."""
+    monkeypatch.setattr(archive, "_FOLDER_S", 0.3)
+    monkeypatch.setattr(named, "can_hang", lambda _: True)
+    monkeypatch.setattr(archive, "HeldRoot", lambda *_: time.sleep(60))
+    with pytest.raises(BadInput, match=r"did not serve it within 0\.3 s"):
+        read_support_folder(str(tmp_path))
 
 
 def test_too_many_bytes_that_count_are_refused(monkeypatch):

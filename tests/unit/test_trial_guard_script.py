@@ -356,6 +356,8 @@ def test_guard_that_reboots_nothing_any_more_lets_the_reset_go(guarded):
     root = guarded()
     root.boot(TRIAL, "early")
     read_only(root)
+    script = root.folder / "run"  # this root is not read-only, as the test for it would find
+    script.write_text(script.read_text().replace('[ -w "$T" ]', "false"))
     root.boot(TRIAL, "deadline")
     assert root.reboots == 0
     assert "systemctl --no-block stop hosttune-trial-reset.service" in root.calls
@@ -544,31 +546,31 @@ def test_disk_that_is_full_is_told_and_the_next_boot_with_room_takes_it_back(gua
 STOPS_RESET = "systemctl --no-block stop hosttune-trial-reset.service"
 
 
-@pytest.mark.parametrize("free", ["1000 0 90000", "0 0 3", "1000 500 3"])
 @pytest.mark.parametrize("fails", ["probe", "mv"])
-def test_user_who_takes_all_that_becomes_free_only_delays_the_return_to_the_next_boot(guarded, free, fails):
-    """At the deadline no file can be made. The reset stays due, and the next boot has what was kept for it."""
+def test_user_who_takes_all_that_becomes_free_only_delays_the_return_to_the_next_boot(guarded, fails):
+    """At the deadline no file can be made, though there may be room again a moment later. The reset stays due, and the
+    next boot has what was kept for it.
+    """
     root = guarded(FILES[:1])
     root.boot(TRIAL, "early")
     kept = {one.name for one in root.folder.glob("room*")}
     assert kept == {"room", *(f"room.{number}" for number in range(13))}
     assert (root.folder / "room.0").stat().st_size == (root.folder / "room").stat().st_size
-    tools = {name: (root.root / "usr/bin" / name).readlink() for name in ("mv", "stat")}
+    real = (root.root / "usr/bin/mv").readlink()
     if fails == "probe":
         read_only(root)
         root.stand_in("mount", "exit 32")
     else:
         root.stand_in("mv", "exit 1")
-    root.stand_in("stat", f"echo {free}")
     root.boot(TRIAL, "deadline")
+    assert "the host is reset after the last deadline" in root.said
     assert root.read(FSTAB) == NEW_FSTAB
     assert root.reboots == 0
     assert STOPS_RESET not in root.calls
     assert "failed" not in root.marks()
     assert {one.name for one in root.folder.glob("room*")} == kept - {"room"}
-    for name, real in tools.items():
-        (root.root / "usr/bin" / name).unlink()
-        (root.root / "usr/bin" / name).symlink_to(real)
+    (root.root / "usr/bin/mv").unlink(missing_ok=True)
+    (root.root / "usr/bin/mv").symlink_to(real)
     if fails == "probe":
         (root.folder / "probe").rmdir()
     root.boot(SECOND, "early")

@@ -17,6 +17,7 @@ from tests.unit.trial_runs import argument_change, boot_change, file_change, pla
 
 TERMS = TrialTerms(900)
 PACKAGES = replace(sysctl_change(), address=Address("package-set", "nvidia-driver-580"), before=ABSENT, after=("a=1",))
+MOUNT = replace(sysctl_change(), address=Address("data-mount", "/data"), before=ABSENT, after="xfs UUID=1 defaults")
 
 
 def part(change, terms=TERMS, one_boot=()):
@@ -36,6 +37,7 @@ def part(change, terms=TERMS, one_boot=()):
         (PACKAGES, TrialPart.NO_RETURN),
         (replace(sysctl_change(), disturbs=Disturbs.GPU_WORK), TrialPart.NO_RETURN),
         (replace(boot_change(), disturbs=Disturbs.GPU_WORK), TrialPart.NO_RETURN),
+        (MOUNT, TrialPart.NO_RETURN),
     ],
     ids=[
         "sysctl",
@@ -47,6 +49,7 @@ def part(change, terms=TERMS, one_boot=()):
         "packages",
         "disturbing",
         "disturbing at boot",
+        "mount",
     ],
 )
 def test_each_change_is_tried_when_it_takes_effect_or_cannot_come_back(change, tried):

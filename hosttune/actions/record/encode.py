@@ -63,7 +63,7 @@ _KEPT_KEYS = {
     "kubelet_internal_checkpoint": (("Data", "RegisteredDevices", "nvidia.com/gpu"),),
 }
 _DEVICE = regex(r"(GPU|MIG)-[^:]*")
-_BOOT = ("/boot/", "/etc/grub.d/")
+_BOOT = ("/boot/", "/etc/grub.d/", "/etc/default/grub")
 # `password USER PASSWORD` of GRUB's manual, where a command begins
 _GRUB_PASSWORD = regex(
     r"(?m)((?:^|[;{]|\b(?:then|else|do)\b)[ \t]*password[ \t]+[^\s;]+[ \t]+)"

@@ -197,7 +197,10 @@ def _find_late_aspect(aspect: Aspect, waiting: Waiting) -> list[_Found]:
     reason = f"{what} hangs in the kernel" if waiting.stuck else f"{what} has not answered in time"
     several = (aspect, Aspect.FABRIC) if aspect is Aspect.GPU else (aspect, Aspect.BANNER)
     aspects = several if aspect in {Aspect.GPU, Aspect.SSHD} else (aspect,)
-    return [Unseen(one, reason, is_stuck=waiting.stuck or aspect is Aspect.GPU) for one in aspects]
+    return [
+        Unseen(one, reason, is_stuck=(waiting.stuck and not waiting.is_of_user) or aspect is Aspect.GPU)
+        for one in aspects
+    ]
 
 
 def _compare_mounts(facts: Facts, before: HostStanding) -> Iterator[_Found]:

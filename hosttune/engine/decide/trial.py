@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from hosttune.values import Change
 
 _PACKAGES = frozenset({"package-set"})
+_MOUNT = "data-mount"
 
 
 class TrialPart(Word):
@@ -119,6 +120,8 @@ def _try_change(change: Change, terms: TrialTerms, one_boot: str) -> TriedChange
         return _keep_change(change, f"it cannot be undone: {change.reversible}")
     if change.disturbs is Disturbs.GPU_WORK:
         return _keep_change(change, "it disturbs GPU work, so the work of any user would hold up its way back")
+    if change.address.kind == _MOUNT:
+        return _keep_change(change, "a user with a file open there would hold up its way back, which unmounts it")
     if change.activation is not Activation.REBOOT:
         return TriedChange(change, TrialPart.NOW)
     return _tried_at_boot(change, one_boot) if terms.boot else TriedChange(change, TrialPart.UNTRIED)

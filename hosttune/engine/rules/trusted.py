@@ -111,7 +111,11 @@ def _way_out(reader: Reader, path: str, strangers: tuple[Stranger, ...], home: s
     """What gives a file to root alone: where it is, if that is root's place and no link leads away, else `home`."""
     name = quoting.quote(path_on(reader, path))
     if not path.startswith((f"{HOME}/", "/var/lib/hosttune/")):
-        return f"keep it below {HOME}: sudo install -D -m 644 -t {home} {name}"
+        copy = quoting.quote(f"/root/{path_on(reader, path).rpartition('/')[2]}")
+        return (
+            f"others can write in it at any moment, so read a copy of root's, and keep that below {HOME}: "
+            f"sudo install -m 600 -t /root {name}; sudo less {copy}; sudo install -D -m 644 -t {home} {copy}"
+        )
     if all(f"{path}/".startswith(f"{one.path.rstrip('/')}/") for one in strangers):
         spoilt = " ".join(quoting.quote(path_on(reader, one.path)) for one in strangers)
         return f"look at what it says, then: sudo chown -h root: {spoilt}; sudo chmod go-w {spoilt}"

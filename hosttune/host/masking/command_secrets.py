@@ -45,7 +45,8 @@ _PROGRAMS: Final[Mapping[str, _Takes]] = {
     **dict.fromkeys(("mysql", "mysqldump", "mysqladmin", "mysqlimport", "mysqlcheck", "mysqlbinlog", "mysqlsh"), _SQL),
     **dict.fromkeys(("mariadb", "mariadb-dump", "mariadb-admin", "mariadb-backup", "mydumper", "xtrabackup"), _SQL),
     **dict.fromkeys(("mongo", "mongosh", "mongodump", "mongorestore", "mongoexport", "sshpass", "7z", "7za"), _SQL),
-    **dict.fromkeys(("docker", "podman", "nerdctl", "buildah", "helm", "oras", "az", "twine"), _SQL),
+    **dict.fromkeys(("docker", "podman", "nerdctl"), _Takes(("-p", "--env="))),
+    **dict.fromkeys(("buildah", "helm", "oras", "az", "twine"), _SQL),
     **dict.fromkeys(("useradd", "usermod", "sqlcmd", "rdesktop", "rar", "unrar"), _Takes(("-p", "-P", "-hp"))),
     **dict.fromkeys(("snmpget", "snmpwalk", "snmpbulkwalk", "snmpset", "snmptrap"), _SNMP),
     **dict.fromkeys(("ldapsearch", "ldapmodify", "ldapadd", "ldapdelete", "ldapwhoami"), _LDAP),
@@ -136,13 +137,17 @@ _PIPES = frozenset({"|", "|&"})
 # How the name of an option ends that takes a secret; so does a word before its value, as in `wifi-sec.psk X`.
 _NAMED = regex(
     r"(?:(?<!by)(?<!com)pass(?:word|wd|phrase|code|in|out)?|pwd|secret|token|credentials?|bearer|psk|community|"
-    rf"proxy-?auth|(?:[_-]|api|access|auth)key|[_-](?:jwt|pat|sas)|secret[_-]?id|_secret_\w{{1,20}}|{PINS}|(?<=--)pin)(?:_mutual|\d)?\Z",
+    rf"proxy-?auth|(?:[_.-]|api|access|auth|security)key|[_-](?:jwt|pat|sas)|secret[_-]?id|_secret_\w{{1,20}}|{PINS}|(?<=--)pin)(?:_mutual|\d)?\Z",
     re.IGNORECASE,
 )
 _LONGEST_NAME: Final = 48  # characters from the end of an option that its name is looked for in
 _LONGEST_CLUSTER: Final = 8  # characters of one-letter options that are written as one word: -sSfLu
-_USERS = frozenset({"-u", "-U", "--user", "--username", "--userpwd", "--proxy-user", "--creds", "--login"})
-_ATTACHED_USER = regex(r"(?P<name>-[uU]|--(?:[a-z]+-)?user(?:name|pwd)?=|--creds=|--login=)[^\s:%=/]+[:%].+", re.DOTALL)
+_USERS = frozenset(
+    {"-u", "-U", "--user", "--username", "--userpwd", "--proxy-user", "--creds", "--login", "--basic-auth"}
+)
+_ATTACHED_USER = regex(
+    r"(?P<name>-[uU]|--(?:[a-z]+-)?user(?:name|pwd)?=|--creds=|--login=|--basic-auth=)[^\s:%=/]+[:%].+", re.DOTALL
+)
 _NO_PASSWORD = regex(r"[\d.:,@-]+|[+/].*|.*://.*|\(masked\)", re.DOTALL)
 # What -p names besides a secret: ports, folders, a word of the program's own.
 _NO_SECRET = regex(

@@ -19,12 +19,15 @@ _WORDS = (
     r"(?:(?<!by)(?<!com)pass(?:word|wd|phrase|code)?2?|pwd|secret(?:[_-]?id)?|token|bearer|psk|community|luks\.key|"
     # what units import or load by a name (systemd.exec(5)) is none
     rf"(?<!\bimport)(?<!\bload)credentials?(?:_?(?:encrypted|binary))?|{PINS}|"
-    r"(?:api|access|auth|private|secret|session|license|encryption|signing|account|consumer|shared|wep|fastopen|wandb)[_-]?key|"
+    r"(?:api|access|auth|private|secret|session|license|encryption|signing|account|consumer|shared|wep|fastopen|wandb|"
+    r"security)[_.-]?key|"
     r"shared_?access_?signature|connection[_-]?string|(?<![a-z0-9])sas(?=[\"']?\s*=|[\"']\s*:)|"
     # github_pat=, jwt: of a file; `pat=x` of a script and `sort_key=name` are none
     r"(?<![a-z0-9])(?:pat|jwt)(?=[\"']?\s*[=:]\s*[\"']?[\w.+/=~-]{8})|"
-    r"(?<=[a-z0-9])[_-](?:key|auth)(?=[\"']?\s*[=:]\s*[\"']?(?=[\w+=-]{12})[\w+=-]{0,64}\d)|"
-    r"(?:access|secret)\.key|access[_-]?key[_-]?id|proxy-?auth|(?<!\w)auth(?=[\"']?\s*[=:])|"
+    r"(?<=[a-z0-9])[_-](?:key|auth)(?=[\"']?\s*[=:]\s*(?:[|>][-+\d]{0,2}\s{1,80})?[\"']?(?=[\w+=-]{12})[\w+=-]{0,64}\d)|"
+    # by itself only before what is no word of a language; the arguments of a runtime of Docker
+    r"(?<![\w.-])key(?=[\"']?\s*[=:]\s*[\"']?(?=[a-z0-9+=]{16})[a-z+=]{0,64}\d)|(?<=[\"'])runtimeArgs(?=[\"']\s*:\s*\[)|"
+    r"access[_-]?key[_-]?id|proxy-?auth|(?<!\w)auth(?=[\"']?\s*[=:])|"
     # OPENAI_KEY, REDISCLI_AUTH; CONFIG_IMA_KEY=y of a kernel is none, nor `sas: phy-0:1`
     r"(?-i:(?<=[A-Z0-9])_(?:KEY|AUTH|JWT|PAT|SAS))(?=\d?[\"']?\s*[=:]\s*[\"']?[^\s\"']{6}))"
 )
@@ -57,6 +60,7 @@ _LIST = regex(
     (?:["']\s*,\s*(?:"(?:\\.|[^"\\\n])*(?=")|'[^'\n]*(?=')))*""",
     re.IGNORECASE | re.VERBOSE,
 )
+_BETWEEN = regex(r"[\"']\s*,\s*[\"']")  # two entries of such a list
 # ENV{NAME}="value" of udev, $x{name} = "value" of Perl, x["name"] = "value", "name" => "value", name := value; `==`
 # compares.
 _KEYED = regex(
@@ -117,7 +121,9 @@ _QUOTED_VARIABLE = regex(
 _ESCAPED = regex(r"\\(?:([01][0-7]{2})|x([0-7][0-9A-Fa-f]))")
 _TELLING: Final = frozenset(f"{string.ascii_letters}{string.digits}=%@:/?&._-")  # no blank or comma, which end a value
 _VARIABLE = regex(rf"(?P<name>{_WORDS}\d?=)(?![\"']|{_HARMLESS})[^\s\"']+", re.IGNORECASE)
-_ARGUMENT = regex(rf"(?P<name>[\w.-]*{_WORDS}\d?=)(?<!credentials=)(?!{_HARMLESS}).+", re.IGNORECASE | re.DOTALL)
+_ARGUMENT = regex(
+    rf"(?P<name>[+~]{{0,2}}[\w.-]*{_WORDS}\d?=)(?<!credentials=)(?!{_HARMLESS}).+", re.IGNORECASE | re.DOTALL
+)
 _LONGEST_NAME: Final = 200  # characters of a path that a colon follows
 _NAME: Final = string.ascii_letters + string.digits + "_.-"  # of a name in it
 
@@ -278,6 +284,7 @@ def _mask_read(text: str) -> str:
     if _HINT.search(text):
         for pattern in (_PAIR, _ENTRY, _TEXT_BLOCK):
             text = pattern.sub(_mask_found, text)
+        text = _LIST.sub(_mask_list, text)
         text = "\n".join(_mask_assignments(line) for line in text.split("\n"))
     return _SHAPES.sub(MASK, text)
 
@@ -346,6 +353,12 @@ def _mask_assignments(line: str) -> str:
     line = _VARIABLE.sub(_mask_variable, line)
     line = _OPTION.sub(_mask_found, _GLUED.sub(_mask_found, line))
     return _ASSIGNMENT.sub(_mask_assignment, _LIST.sub(_mask_found, line))
+
+
+def _mask_list(found: re.Match[str]) -> str:
+    """A list over several lines, entry by entry: lines stay in their places. One in a line is masked with its line."""
+    hidden = found[0][len(found["name"]) :]
+    return found["name"] + MASK.join(["", *_BETWEEN.findall(hidden), ""]) if "\n" in found[0] else found[0]
 
 
 def _mask_variable(found: re.Match[str]) -> str:

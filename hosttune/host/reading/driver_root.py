@@ -15,6 +15,7 @@ import stat
 from collections.abc import Sequence
 
 from hosttune.host.process import locate
+from hosttune.host.reading.late_mounts import is_way_of_root
 from hosttune.values import Absent, Unreadable
 
 ROOT = "/run/nvidia/driver"
@@ -59,11 +60,7 @@ def _is_beside(beside: str) -> bool:
     """Whether there is one. The home folder of a user who is called kubernetes is not entered: nothing there is a
     driver, and a file system that the user mounted may give no answer.
     """
-    try:
-        is_of_root = os.lstat(os.path.dirname(os.path.dirname(beside))).st_uid == 0
-    except OSError:
-        return False
-    return is_of_root and os.path.lexists(f"{beside}/{_SMI_BESIDE}")
+    return is_way_of_root(beside) and os.path.lexists(f"{beside}/{_SMI_BESIDE}")
 
 
 def _why_not_beside(beside: str) -> str:

@@ -21,8 +21,9 @@ from threading import current_thread, main_thread
 from typing import Any, Final, NoReturn
 
 from hosttune.host.in_time import forget_imports, forget_streams
-from hosttune.host.reading.bounded import MOST_NAMES, names_in
+from hosttune.host.reading.bounded import MOST_NAMES, names_in, own_mounts
 from hosttune.host.reading.effort import EFFORT
+from hosttune.host.reading.mountinfo import find_by_id
 from hosttune.host.writing.attributes import mount_id
 from hosttune.values import Unreadable
 
@@ -34,9 +35,11 @@ _OF_ROOT: Final = (
     "/sbin/", "/sys/", "/usr/", "/var/cache/", "/var/lib/", "/var/log/",
 )  # fmt: skip
 _MOST_LINKS: Final = 8
+_DEEPEST: Final = 128  # folders of root; below more of them a child looks
 _CHOSEN: Final = frozenset({"root", "cwd", "fd", "map_files"})  # links in /proc/PID whose ends a process chose
 _HEAD = struct.Struct("=Q")
-_silent: set[str] = set()  # folders behind which something gave no answer
+_MOST_SILENT: Final = 4  # folders of one user; behind a fifth nothing is looked at, nor in any other of that user
+_silent: dict[str, str] = {}  # folders behind which something gave no answer: whose they are
 
 
 class Looker:
@@ -62,11 +65,13 @@ class Looker:
         if self._is_child or os.geteuid() != 0 or current_thread() is not main_thread() or is_of_root(path):
             return look(*words)
         top = "/".join(path.split("/", 4)[:4])  # deeper than /var/tmp and /run/user, which all users share
+        owner = _find_owner(path)
         silence = Unreadable(f"{path}: its file system gives no answer")
-        if top in _silent:
+        if top in _silent or list(_silent.values()).count(owner) >= _MOST_SILENT:
             return silence
         if (self._owner != os.getpid() or self._child < 0) and not self._has_started(look):
-            return look(*words)
+            # this process would wait itself, and a user can take every place for another one
+            return Unreadable(f"{path}: no process could be started to look at it")
         try:
             reply = self._read_answer(words, ANSWER_S if len(_silent) < _FEW else ANSWER_S / 20)
         except BaseException:  # its answer would be taken for that of the next question
@@ -74,7 +79,7 @@ class Looker:
             raise
         if reply is None:
             self._leave_behind()
-            _silent.add(top)
+            _silent[top] = owner
             return silence
         answer, spent = reply
         EFFORT.spent += spent
@@ -179,9 +184,11 @@ def is_of_root(path: str) -> bool:
     """Whether no user can mount something on the way to this path: its place is one of the system, and only root can
     write the folders on the way and what it leads to, which fusermount3(1) asks for.
     """
-    if not path.startswith("/") or path.count("/") < 2:  # /home itself is root's
+    if not path.startswith("/"):
         return True
     parts = path.split("/")
+    if len(parts) == 2:  # the top of a disk, /data, may be a user's
+        return is_way_of_root(path)
     if path.startswith("/proc/"):
         return _CHOSEN.isdisjoint(parts)
     if not path.startswith(_OF_ROOT) or ".." in parts or path.startswith("/dev/shm/"):
@@ -189,35 +196,84 @@ def is_of_root(path: str) -> bool:
     return path.startswith(("/dev/", "/sys/")) or is_way_of_root(path)
 
 
+def is_way_of_root(path: str) -> bool:
+    """Whether only root can write a place and the folders above it."""
+    return not _find_stranger(path)
+
+
+def _find_owner(path: str) -> str:
+    """Whose a place is that is not of root: `uid 1000`, or where it begins. Of /tmp the next folder tells it."""
+    found = _find_stranger(path)
+    if found.startswith("/") and path.startswith(f"{found}/"):
+        found = _find_stranger(f"{found}/{path[len(found) + 1 :].partition('/')[0]}", is_shared=True) or found
+    return found
+
+
 @lru_cache(maxsize=65_536)
-def is_way_of_root(path: str, links: int = 0) -> bool:
-    """Whether only root can write a place and the folders above it. No file system is asked that a server answers for:
-    to open a place without its content (O_PATH) is a look of the folder above, and shows the mount.
+def _find_stranger(path: str, links: int = 0, *, is_shared: bool = False) -> str:
+    """What comes first on the way to a place that others than root can write: whose it is, the path of a folder on
+    which no user can mount (sticky, fusermount3(1)), or `at` and another path; empty if there is none. No file system
+    is asked that a server answers for: to open a place without its content (O_PATH) is a look of the folder above, and
+    shows the mount. With `is_shared`, what is above counts as root's.
     """
     above = os.path.dirname(path)
-    if links > _MOST_LINKS or (above != path and not is_way_of_root(above, links)):
-        return False
+    found = f"at {path}" if links > _MOST_LINKS or path.count("/") > _DEEPEST else ""
+    if not found and above != path and not is_shared:
+        found = _find_stranger(above, links)
+    if found:
+        return found
     try:
         fd = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError):
-        return True
+        return ""
     except (OSError, ValueError):
-        return False
+        return f"at {path}"
     try:
-        if mount_id(fd) not in _mounts_of_root():
-            return False
+        if not _is_served_by_kernel(fd):
+            return f"at {path}"
         info = os.fstat(fd)
-        if info.st_uid or stat.S_ISLNK(info.st_mode):
-            leads_to = "" if info.st_uid else os.path.join(above, os.readlink("", dir_fd=fd))
-            return bool(leads_to) and is_way_of_root(os.path.normpath(leads_to), links + 1)
-        return not info.st_mode & 0o022
+        if info.st_uid:
+            return f"uid {info.st_uid}"
+        if stat.S_ISLNK(info.st_mode):
+            leads_to = os.path.join(above, os.readlink("", dir_fd=fd))
+            return _find_stranger(os.path.normpath(leads_to), links + 1)
+        if not info.st_mode & 0o022:
+            return ""
+        return path if stat.S_ISDIR(info.st_mode) and info.st_mode & stat.S_ISVTX else f"at {path}"
+    finally:
+        os.close(fd)
+
+
+def _is_served_by_kernel(fd: int) -> bool:
+    """Whether the kernel itself answers for what is open here; True where no mounts are known, as without /proc. The
+    number of a mount that is gone is given to the next one. So only that of `/` is known for good: it stays as long as
+    this process does. Another one is looked up while what is open keeps it.
+    """
+    number = mount_id(fd)
+    return _is_answering(number) if number != _number_of_top() else _is_top_answering()
+
+
+@lru_cache(maxsize=1)
+def _number_of_top() -> str:
+    fd = os.open("/", os.O_PATH | os.O_CLOEXEC)
+    try:
+        return mount_id(fd)
     finally:
         os.close(fd)
 
 
 @lru_cache(maxsize=1)
-def _mounts_of_root() -> frozenset[str]:
-    """The ids of the mounts for which the kernel itself answers; "" where they are not known, as without /proc."""
-    from hosttune.host.reading.named import list_mounts, waits_for_server
+def _is_top_answering() -> bool:
+    return _is_answering(_number_of_top())
 
-    return frozenset(number for number, fstype in list_mounts() if not waits_for_server(fstype)) or frozenset({""})
+
+def _is_answering(number: str) -> bool:
+    from hosttune.host.reading.named import waits_for_server
+
+    try:
+        line = find_by_id(own_mounts(), number)
+    except FileNotFoundError:
+        return not number
+    except OSError:
+        return False
+    return line is not None and not waits_for_server(line.fstype)

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Final, cast
 
 from hosttune.host.reading.bounded import head_of, own_mounts
-from hosttune.host.reading.mountinfo import decode, ids_of_any_server, may_have_any_server, parse
+from hosttune.host.reading.mountinfo import decode, find_by_id, ids_of_any_server, may_have_any_server, parse
 from hosttune.host.writing.attributes import mount_id
 
 NOBODY: Final = 65534  # in place of a user who is not known
@@ -52,16 +52,13 @@ def mounter_of(fd: int) -> int:
 
     Raises OSError if the mount table does not have it, for then its owners prove nothing.
     """
-    number = mount_id(fd)
-    start = f"{number} ".encode()
-    table = b"\n" + own_mounts()
-    at = table.find(b"\n" + start)
-    lines = parse(table[at + 1 : table.find(b"\n", at + 1)]) if number and at >= 0 else ()
-    if not lines:
+    table = own_mounts()
+    line = find_by_id(table, mount_id(fd))
+    if line is None:
         raise OSError(errno.ESTALE, "the mount that holds it is not in /proc/self/mountinfo")
-    if may_have_any_server(table) and lines[0].id in _of_any_server(table):
+    if may_have_any_server(table) and line.id in _of_any_server(table):
         return NOBODY
-    return max(lines[0].fuse_user, 0) or _user_of_helper(lines[0].target)
+    return max(line.fuse_user, 0) or _user_of_helper(line.target)
 
 
 @lru_cache(maxsize=2)  # a walk asks for each file system that it meets

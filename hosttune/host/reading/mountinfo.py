@@ -143,6 +143,13 @@ def parse(content: bytes) -> tuple[MountLine, ...]:
     return tuple(mount for line in lines if (mount := _parse_line(line)))
 
 
+def find_by_id(table: bytes, number: str) -> MountLine | None:
+    """The mount with this id, without a look at the other lines: users can add thousands."""
+    table = b"\n" + table
+    at = table.find(f"\n{number} ".encode()) if number else -1
+    return next(iter(parse(table[at + 1 : table.find(b"\n", at + 1)])), None) if at >= 0 else None
+
+
 def _parse_line(line: str) -> MountLine | None:
     fields = line.split(" ")
     try:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import select
+import socket
 import stat
 import sys
 import time
@@ -21,7 +22,7 @@ from typing import Final
 from hosttune.host.in_time import Waiting, in_time
 from hosttune.host.reading.bounded import own_mounts, read_head
 from hosttune.host.reading.late_mounts import is_of_root
-from hosttune.host.reading.mountinfo import decode
+from hosttune.host.reading.mountinfo import decode, find_by_id
 from hosttune.host.writing.attributes import mount_id
 
 ANSWER_S: Final = 10.0  # a file system that serves no file within this time is taken for dead
@@ -43,6 +44,7 @@ _OF_THE_KERNEL = frozenset({
     "proc", "pstore", "resctrl", "securityfs", "selinuxfs", "smackfs", "sysfs", "tracefs",
 })  # fmt: skip
 _NULL = os.makedev(1, 3)  # /dev/null, the empty file of every shell
+_OF_PROC: Final = ("/proc/", "/dev/fd/", "/dev/std")
 _CONTENT, _OWN_PIPE, _PIPE_OF_ANOTHER = b"f", b"p", b"o"  # how what a child says of a file begins
 
 
@@ -54,10 +56,18 @@ def read_named(path: str, limit: int) -> bytes:
         return _read_pipe(sys.stdin.fileno(), limit)
     if not can_hang(path):
         return _read(path, limit)
-    answer = answer_of(path, partial(_read_file, path, limit))
-    if answer == _PIPE_OF_ANOTHER:  # by a child, too: what it is by then may be on a dead server
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        answer = answer_of(path, partial(_read_file, path, limit, theirs))
+        if answer == _OWN_PIPE:  # what the path leads to by now may be on a dead server, so it is not opened again
+            _, (pipe,), _, _ = socket.recv_fds(ours, 1, 1, socket.MSG_CMSG_CLOEXEC)
+            try:
+                return _read_pipe(pipe, limit)
+            finally:
+                os.close(pipe)
+    if answer == _PIPE_OF_ANOTHER:  # by a child, too
         return answer_of(path, partial(_read, path, limit), WHOLE_S + ANSWER_S)
-    return _read(path, limit) if answer == _OWN_PIPE else answer[len(_CONTENT) :]
+    return answer[len(_CONTENT) :]
 
 
 def answer_of(path: str, work: Callable[[], bytes], seconds: float = ANSWER_S) -> bytes:
@@ -97,15 +107,6 @@ def served_mounts() -> tuple[str, ...]:
     lines = own_mounts().removesuffix(b"\n").split(b"\n")  # a name can have a carriage return
     found = (line.split(b" ", 5)[4] for line in lines if waits_for_server(_read_type(line)))
     return tuple(decode(os.fsdecode(one)) for one in found if one != _AUTOMOUNT)
-
-
-def list_mounts() -> tuple[tuple[str, str], ...]:
-    """The id and the type of each mount of this process; none where /proc is not there."""
-    try:
-        lines = own_mounts().split(b"\n")
-    except FileNotFoundError:
-        return ()
-    return tuple((line.split(b" ", 1)[0].decode(), _read_type(line)) for line in lines if line)
 
 
 def waits_for_server(fstype: str) -> bool:
@@ -153,10 +154,7 @@ def reason_of(error: OSError) -> str:
 
 def open_named(path: str) -> int:
     """A descriptor of a regular file that holds data, of a pipe, or of /dev/null. Nothing else is opened: OSError."""
-    try:
-        found = os.open(path, os.O_PATH | os.O_CLOEXEC)
-    except ValueError as error:  # a NUL in the path
-        raise OSError(errno.EINVAL, str(error), path) from None
+    found = open_named_place(path)
     try:
         info = os.fstat(found)
         mode = info.st_mode
@@ -175,27 +173,65 @@ def open_named(path: str) -> int:
         os.close(found)
 
 
-def _read_file(path: str, limit: int) -> bytes:
-    """As `_read`, behind _CONTENT; of a pipe only that it is one, because who writes to it may take its time."""
-    info = os.stat(path)
-    if stat.S_ISFIFO(info.st_mode):
-        return _OWN_PIPE if _is_own(info) else _PIPE_OF_ANOTHER
-    return _CONTENT + _read(path, limit)
+def open_named_place(path: str) -> int:
+    """An O_PATH descriptor of what a path leads to: for root, behind a link of a user, only what that user may read.
+    The links of /proc lead to files without a path, as to a pipe of a shell. Raises OSError.
+    """
+    if "\0" in path:
+        raise OSError(errno.EINVAL, "is no path: it holds a NUL", path)
+    if os.geteuid() or path.startswith(_OF_PROC):
+        return os.open(path, os.O_PATH | os.O_CLOEXEC)
+    from hosttune.host.reading.tree import open_live_place
+
+    return open_live_place(path if path.startswith("/") else os.path.join(os.getcwd(), path))
 
 
-def _is_own(info: os.stat_result) -> bool:
-    return info.st_uid in {0, os.geteuid()}
+def _read_file(path: str, limit: int, parent: socket.socket) -> bytes:
+    """The content, behind _CONTENT; of a pipe only that it is one, because who writes to it may take its time. One's
+    own is handed to the parent as it is open here.
+    """
+    fd = open_named(path)
+    try:
+        if not stat.S_ISFIFO(os.fstat(fd).st_mode):
+            return _CONTENT + _read_open(fd, limit)
+        if not _is_own(fd):
+            return _PIPE_OF_ANOTHER
+        socket.send_fds(parent, [_OWN_PIPE], [fd])
+        return _OWN_PIPE
+    finally:
+        os.close(fd)
+
+
+def _is_own(pipe: int) -> bool:
+    """By the kernel's own word: a file system with a server can say of any pipe that it is root's."""
+    info = os.fstat(pipe)
+    if info.st_uid not in {0, os.geteuid()} or info.st_mode & stat.S_IWOTH:
+        return False
+    return _is_nameless(info) or not waits_for_server(_type_of_mount(pipe))
+
+
+def _is_nameless(info: os.stat_result) -> bool:
+    """Whether it is a pipe of a shell, `<(...)`: all of these are on one file system of the kernel's."""
+    ends = os.pipe()
+    try:
+        return info.st_dev == os.fstat(ends[0]).st_dev
+    finally:
+        for end in ends:
+            os.close(end)
 
 
 def _read(path: str, limit: int) -> bytes:
     fd = open_named(path)
     try:
-        info = os.fstat(fd)
-        if stat.S_ISFIFO(info.st_mode):
-            return _read_pipe(fd, limit, None if _is_own(info) else WHOLE_S)
-        content, is_whole = read_head(fd, limit)
+        return _read_open(fd, limit)
     finally:
         os.close(fd)
+
+
+def _read_open(fd: int, limit: int) -> bytes:
+    if stat.S_ISFIFO(os.fstat(fd).st_mode):
+        return _read_pipe(fd, limit, None if _is_own(fd) else WHOLE_S)
+    content, is_whole = read_head(fd, limit)
     if not is_whole:
         raise _too_large(limit)
     return content
@@ -234,13 +270,17 @@ def _too_large(limit: int) -> OSError:
     return OSError(errno.EFBIG, f"is larger than {limit >> 20} MiB")
 
 
+def _type_of_mount(fd: int) -> str:
+    """Empty for a mount of another namespace, or above a chroot."""
+    line = find_by_id(own_mounts(), mount_id(fd))
+    return "" if line is None else line.fstype
+
+
 def _is_of_the_kernel(fd: int, info: os.stat_result) -> bool:
     """Whether a regular file is one that the kernel makes up. On a mount of another namespace (/proc/PID/root), or
     above a chroot, only its size tells: it has no blocks, and no size or that of a page.
     """
     if os.major(info.st_dev):
         return False  # on a block device
-    own = mount_id(fd).encode()
-    lines = own_mounts().split(b"\n")
-    fstype = next((_read_type(line) for line in lines if line.split(b" ", 1)[0] == own), "")
+    fstype = _type_of_mount(fd)
     return fstype in _OF_THE_KERNEL or (not fstype and info.st_blocks == 0 and info.st_size in {0, 4096})

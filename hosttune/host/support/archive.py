@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import lzma
 import os
+import pickle
 import zlib
 from dataclasses import replace
 from posixpath import normpath
@@ -20,8 +21,8 @@ from typing import TYPE_CHECKING, Final
 from hosttune.errors import BadInput, Fault, Where
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
-from hosttune.host.reading.named import reason_of, served_mounts
-from hosttune.host.reading.paths import FOLDER_PLACE, PATH_MAX, HeldRoot
+from hosttune.host.reading.named import answer_in_time, open_named_place, reason_of, served_mounts
+from hosttune.host.reading.paths import PATH_MAX, HeldRoot
 from hosttune.host.reading.tree import FileTree
 from hosttune.regex import regex
 from hosttune.values import Absent, Unreadable
@@ -36,6 +37,8 @@ MOST_NAMED: Final = 32 << 20  # characters of the names and of what links lead t
 MOST_OF_ONE: Final = 16 << 20  # bytes of a file that is kept
 _MOST_OF_HEADER: Final = 64 << 10  # bytes of a long name, or of the names and numbers of a pax header
 _MEMORY_OF_XZ: Final = 256 << 20
+_DEEPEST: Final = 32  # folders above what is looked at of an unpacked folder: each is passed for each name
+_FOLDER_S: Final = 60.0  # in which all of an unpacked folder is read
 _CHUNK: Final = 1 << 18
 _XZ, _GZIP = b"\xfd7zXZ\0", b"\x1f\x8b"
 _TAR_AT, _TAR = 257, b"ustar"
@@ -239,10 +242,27 @@ def read_folder(path: str, is_wanted: Callable[[str], bool], needed: str) -> Arc
     """What is wanted of a folder, and nothing if `needed` is no file in it. Links are not followed.
 
     It is never taken for whole: nothing tells whether all of an archive was unpacked. Raises BadInput for one that
-    cannot be opened, holds too much, or has a mount in it that waits for a server.
+    cannot be opened, holds too much, gives no answer, or has a mount in it that waits for a server.
     """
+
+    def look() -> bytes:
+        try:
+            return pickle.dumps(_look_through(path, is_wanted, needed))
+        except BadInput as error:
+            return pickle.dumps(error.faults)
+
     try:
-        root = HeldRoot(os.path.realpath(path), os.open(path, FOLDER_PLACE))
+        found = pickle.loads(answer_in_time(path, look, _FOLDER_S))  # noqa: S301 - of this process, or its child
+    except OSError as error:
+        raise BadInput([Fault(Where(path), reason_of(error))]) from None
+    if not isinstance(found, Archive):
+        raise BadInput(found)
+    return found
+
+
+def _look_through(path: str, is_wanted: Callable[[str], bool], needed: str) -> Archive:
+    try:
+        root = HeldRoot(os.path.realpath(path), open_named_place(path))
     except OSError as error:
         raise BadInput([Fault(Where(path), reason_of(error))]) from None
     if any(f"{one}/".startswith(f"{root}/") for one in served_mounts()):
@@ -261,7 +281,7 @@ def read_folder(path: str, is_wanted: Callable[[str], bool], needed: str) -> Arc
             found = tree.stat(f"/{place}", follow=False)
             if isinstance(found, (Absent, Unreadable)) or len(place) >= PATH_MAX:
                 continue
-            if found.type == "directory":
+            if found.type == "directory" and place.count("/") < _DEEPEST:
                 folders.append(place)
             if is_wanted(place):
                 _take_of_folder(tree, kept, path, _TarHeader(place, _KINDS.get(found.type, b""), found.size, "", False))

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 
 from hosttune.errors import Refused
 from hosttune.frozen import frozen
+from hosttune.host.reading.bounded import names_in
 from hosttune.host.reading.mounters import Mounters, mounter_of
 from hosttune.host.reading.paths import ResolvedPath, close, is_plain, walk
 from hosttune.host.writing.attributes import mount_id
@@ -135,18 +136,28 @@ def _make_folders(found: ResolvedPath, names: tuple[str, ...], wanted: int) -> i
         is_own = is_own or name == _OWN
         mode = wanted if is_own else _MODE
         try:
-            os.mkdir(name, mode, dir_fd=folder)
-            inner = os.open(name, _FOLDER, dir_fd=folder)
-            try:
-                os.fchmod(inner, mode)  # whatever the umask is
-                os.fsync(folder)
-            except OSError:
-                close(inner)
-                raise
+            inner = _make_in(folder, name, mode)
         finally:
             close(folder)
         folder = inner
     return folder
+
+
+def _make_in(folder: int, name: str, mode: int) -> int:
+    """A descriptor of a new folder in an open one, on disk. The owner of that one can put another folder in its place
+    before it is opened: what is not as it was just made is left as it is. Raises Refused, OSError.
+    """
+    os.mkdir(name, mode, dir_fd=folder)
+    inner = os.open(name, _FOLDER, dir_fd=folder)
+    try:
+        if os.fstat(inner).st_uid != os.geteuid() or names_in(inner, 1)[0]:
+            raise Refused(f"{name} was exchanged for another folder as soon as it was made")
+        os.fchmod(inner, mode)  # whatever the umask is
+        os.fsync(folder)
+    except BaseException:
+        close(inner)
+        raise
+    return inner
 
 
 def _refuse_untrusted(found: ResolvedPath, root: str, *, is_output: bool = False, owner: int = 0) -> None:
@@ -241,9 +252,7 @@ def make_folder(root: str, path: str) -> None:
     """Make one folder (0755, root), durably. Raises Refused when it cannot be made, or its parent is missing."""
     with opened_parent(root, path) as (parent, name):
         try:
-            os.mkdir(name, _MODE, dir_fd=parent)
-            os.chmod(name, _MODE, dir_fd=parent)  # whatever the umask is
-            os.fsync(parent)
+            close(_make_in(parent, name, _MODE))
         except OSError as error:
             raise Refused(f"{path} cannot be made: {error.strerror}") from None
 

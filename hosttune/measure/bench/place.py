@@ -9,7 +9,7 @@ from hosttune.facts.storage.mounts import NETWORK_TYPES
 from hosttune.frozen import frozen
 from hosttune.host.known.file_systems import IN_MEMORY
 from hosttune.host.reading.bounded import MOST_NAMES, names_in, own_mounts
-from hosttune.host.reading.mountinfo import MountLine, parse
+from hosttune.host.reading.mountinfo import MountLine, find_by_id
 from hosttune.host.reading.named import served_mounts
 from hosttune.host.reading.paths import inode_of, link_of_user, walk
 from hosttune.host.writing.attributes import mount_id
@@ -98,8 +98,7 @@ def _way_to(path: str, inode: tuple[int, int]) -> tuple[str, str]:
 
 
 def _mount_of(fd: int, path: str) -> MountLine:
-    number = mount_id(fd)
-    found = next((mount for mount in parse(own_mounts()) if str(mount.id) == number), None)
+    found = find_by_id(own_mounts(), mount_id(fd))
     if found is None:
         raise HosttuneError(f"{path}: it is not known where it is mounted", hint="a chroot hides the mounts")
     return found
