@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 FORMAT_VERSION = 1
 MOST_VALUES: Final = 1 << 22  # of a document
+MOST_TEXT: Final = 64 << 20  # bytes of a document
 _LATER = "later"  # the field of a Change that carries what a later version added
 _YIELDS = "yields_to"  # the field of a Finding that is empty in every plan: only `health` hands it on
 # Live values that the kernel works out from the memory or the device that it found. Where a file of the host sets one,
@@ -211,11 +212,14 @@ def decode_as(wanted: type[T], data: Any, where: str, unknown: list[str] | None 
 
 
 def parse_json(content: str | bytes, most: int = MOST_VALUES, **words: Any) -> Any:
-    """JSON that others wrote, if it has no more than `most` values: an empty object of two bytes takes 72 in memory.
-    Raises ValueError and RecursionError. Commas and brackets within a text count as well; real documents have one in 18
-    bytes.
+    """JSON that others wrote, if it has no more than `most` values: an empty list of two bytes takes 64 in memory, an
+    object with a key 230, so an object counts as three. Of the characters each can take 4 bytes, in the text and in a
+    value. Raises ValueError and RecursionError. Commas and brackets within a text count as well; real documents have
+    one in 18 bytes.
     """
-    marks: tuple[Any, ...] = (b",", b"[", b"{") if isinstance(content, bytes) else (",", "[", "{")
+    if len(content) > MOST_TEXT:
+        raise ValueError(f"it is larger than {MOST_TEXT >> 20} MiB")
+    marks: tuple[Any, ...] = (b",", b"[", b"{", b"{", b"{") if isinstance(content, bytes) else (",", "[", "{", "{", "{")
     if sum(map(content.count, marks)) > most:
         raise ValueError(f"it has more than {most} values")
     return json.loads(content, **words)

@@ -228,7 +228,8 @@ def open_way_back(reader: Reader, tell: Callable[[str], None], **options: Any) -
     try:
         return open_session(reader=reader, **options)
     except HosttuneError as error:
-        tell(f"without rules and policy, because {error.message}")
+        first = error.message.partition("\n")[0]  # each fault has a line, and a hint below it
+        tell(f"without rules and policy, because {first}")
         return Session(reader, Catalog({}, {}), Policy(), read_journal(reader), Facts(reader), ())
 
 

@@ -53,6 +53,9 @@ if TYPE_CHECKING:
     from hosttune.host.door import Writer
     from hosttune.values import Change, Value
 
+_THAT_FIRST = "solve that first, then undo again"
+_WHEN_IDLE = "when that work has ended, undo again"
+
 
 @frozen
 class Return:
@@ -106,7 +109,7 @@ def plan_undo(
         held = stuck.get(step.change.rule)
         if not kind_of(step.change.address).is_live:
             held = held or edited.get(step.change.rule)
-        answer = _make_refused_finding(step, held) if held else _return(step, steps, journal, overlay)
+        answer = _make_refused_finding(step, held, _THAT_FIRST) if held else _return(step, steps, journal, overlay)
         if isinstance(answer, Return) and not answer.on_paper:
             answer = _beside_work(answer, step, session)
         if isinstance(answer, Return):
@@ -201,7 +204,7 @@ def _beside_work(answer: Return, step: JournalStep, session: Session) -> Return 
     if back.disturbs is not Disturbs.GPU_WORK:
         return answer
     (change,), busy = guard_changes((back,), session.facts, may_break=session.policy.break_work)
-    return _make_refused_finding(step, busy) if busy else replace(answer, change=change)
+    return _make_refused_finding(step, busy, _WHEN_IDLE) if busy else replace(answer, change=change)
 
 
 def _return(
@@ -267,9 +270,9 @@ def _make_return_change(change: Change, present: Value, value: Value) -> Change:
     return kind_of(change.address).invert(made) or invert_change(made)
 
 
-def _make_refused_finding(step: JournalStep, hold: Hold) -> Finding:
+def _make_refused_finding(step: JournalStep, hold: Hold, todo: str = "") -> Finding:
     address = step.change.address
-    todo = f"look at {address.name}; remove it or put it back by hand, then undo again"
+    todo = todo or f"look at {address.name}; remove it or put it back by hand, then undo again"
     return Finding(step.change.rule, str(address), Verdict.DIFFERS, hold, "is left as it is", todo=todo)
 
 

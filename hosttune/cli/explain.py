@@ -84,7 +84,8 @@ def _find_rule(name: str, catalog: Catalog) -> Rule:
     if rule is None:
         near = "" if name in GONE else suggest_nearest(name, catalog.rules)
         message = gone_note(name) if name in GONE else f"no rule is called {name}"
-        raise HosttuneError(message, hint=near or "see: hosttune rules")
+        alike = ", ".join(one for one in catalog.rules if name in one.split("-"))
+        raise HosttuneError(message, hint=near or (f"there is: {alike}" if alike else "see: hosttune rules"))
     for note in name_notes(catalog, (name,)):
         tell(f"hosttune: {note}")
     return rule

@@ -54,7 +54,7 @@ def report(
     deliver(_render_report(fleet, changes, show), show.output)
     if not fleet.hosts and not fleet.missing_count:
         raise HosttuneError(
-            "none of the files says anything of a host", hint="gather them: hosttune check --format json"
+            "no usable results of a host in these files", hint="gather them: hosttune check --format json"
         )
     is_fine = all(one.value == "ok" for one in fleet.states) and not (fleet.missing_count or fleet.unread_count)
     return int(not is_fine)

@@ -57,7 +57,7 @@ def undo(
             gone = sum(one.on_paper for one in planned.returns)
             common.say(
                 undo_report(
-                    planned.plan, page, words=common.quote_for_shell(words), ignore=_list_redone(planned, session),
+                    planned.plan, page, words=common.quote_for_shell(words), ignore=list_redone(planned, session),
                     on_paper=gone,
                     of=planned,
                 )
@@ -91,7 +91,7 @@ def undo(
         gone = sum(one.on_paper for one in planned.returns)
         common.say(
             receipt_report(
-                receipt, page, is_undo=True, ignore=_list_redone(planned, session), left=planned.plan.findings,
+                receipt, page, is_undo=True, ignore=list_redone(planned, session), left=planned.plan.findings,
                 on_paper=gone, of=planned, words=common.quote_for_shell(words),
             )
         )  # fmt: skip
@@ -102,7 +102,8 @@ def undo(
     return status
 
 
-def _list_redone(planned: UndoPlan, session: Session) -> tuple[str, ...]:
+def list_redone(planned: UndoPlan, session: Session) -> tuple[str, ...]:
     """The rules of which the next apply would do again what is taken back."""
     selected = {rule.id for rule in session.selected}
-    return tuple(rule for rule in planned.rules if rule in selected)
+    undone = {one.change.rule for one in planned.returns}
+    return tuple(rule for rule in planned.rules if rule in selected & undone)

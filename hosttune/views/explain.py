@@ -13,7 +13,7 @@ from hosttune.frozen import frozen
 from hosttune.host.masking.cleaned import clean
 from hosttune.resources.steps import CommandLine
 from hosttune.textfiles import rule_page
-from hosttune.values import Verdict
+from hosttune.values import Verdict, steps_of
 from hosttune.views.change import diff_of
 from hosttune.views.document import Document, Heading, Item, Items, Say, Section, render_documents
 from hosttune.views.findings import ALL, WORST_FIRST, make_sections
@@ -130,6 +130,10 @@ def explain_outline(one: Explained, page: Page) -> Document:
     """The rule, and what it says of the host if there is one; the conditions where there is room for them."""
     rule, wishes = one.rule, one.described
     does, undoes = one.ways
+    advised = {step for finding in one.findings for step in steps_of(finding.todo)}
+    if page.is_terse and advised:  # the steps of what was not found here would be taken for more of the same
+        others = {*todo_texts(rule, one.wording, one.findings)} - advised
+        does = [step for step in does if step not in others]
     loop = Say("For each:", code=clean(rule.for_each.source)) if rule.for_each else None
     is_terse = page.is_terse
     reasons = tuple(_split_paragraphs(rule.why))

@@ -30,6 +30,8 @@ NPD_BYTES = 80  # of a message: max_output_length of node-problem-detector's cus
 _STYLES = {Fitness.FIT: "green", Fitness.UNKNOWN: "yellow", Fitness.IMPAIRED: "yellow", Fitness.UNFIT: "red"}
 # Within NPD_BYTES after `fit, `
 _SHORT_REACH = "of AMD and Intel GPUs only driver, memory and resets are judged"
+_NO_GPU = "no GPU was checked"
+_OF_GPUS = frozenset({"gpu-count", "gpu-driver", "gpu-errors"})  # one of them applies wherever there is a GPU of NVIDIA
 _NOT_FIT = tuple(fitness for fitness in Fitness if fitness is not Fitness.FIT)
 HEALTH_METRICS = {
     "hosttune_health": "1 for what this host is: fit, unknown, impaired or unfit.",
@@ -134,7 +136,7 @@ def health_json(health: NodeHealth, host: str, created_at: str) -> dict[str, Any
         "host": host,
         "created_at": created_at,
         "fitness": str(health.fitness),
-        "note": _SHORT_REACH if is_reach_short(health.asked) else "",
+        "note": _describe_reach(health),
         "points": [
             {
                 "fitness": str(point.fitness),
@@ -183,7 +185,7 @@ def npd_line(health: NodeHealth) -> str:
     """The message of a custom plugin of node-problem-detector: its first line, in its length. The same findings give
     the same text, because it compares them.
     """
-    fit = f"fit, {_SHORT_REACH}" if is_reach_short(health.asked) else "fit"
+    fit = ", ".join(filter(None, ("fit", _describe_reach(health))))
     return _cut_to_bytes(_describe_worst(health) if health.points else fit, NPD_BYTES) + "\n"
 
 
@@ -199,8 +201,15 @@ def nagios_text(health: NodeHealth) -> str:
 
 
 def _fit_words(health: NodeHealth, fit: str = FITNESS["fit"].verdict) -> str:
-    """What `fit` means here: of GPUs of others than NVIDIA little is looked at, which no reader may take for all."""
-    return fit + (f"; {_SHORT_REACH}" if is_reach_short(health.asked) else "")
+    """What `fit` means here, which no reader may take for all."""
+    return "; ".join(filter(None, (fit, _describe_reach(health))))
+
+
+def _describe_reach(health: NodeHealth) -> str:
+    """What of the GPUs is not judged: of others than NVIDIA most, of a host without any all."""
+    if is_reach_short(health.asked):
+        return _SHORT_REACH
+    return "" if _OF_GPUS.intersection(health.asked) or not health.asked else _NO_GPU
 
 
 def _describe_worst(health: NodeHealth) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ from hosttune.frozen import frozen
 from hosttune.host.masking.cleaned import clean
 from hosttune.resources import describe_place
 from hosttune.values import Disturbs
+from hosttune.verdict_words import hold_text
 from hosttune.views.change import diff_of
 from hosttune.views.document import (
     CommandBlock,
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from hosttune.actions.undo import UndoPlan
-    from hosttune.values import Change, Plan, Stage
+    from hosttune.values import Change, Finding, Plan, Stage
     from hosttune.views.checked import About, Checked
     from hosttune.views.document import Block
     from hosttune.views.page import Page
@@ -99,7 +101,8 @@ def undo_report(
     """The plan of `undo`. `words` name it again (`undo RUN`), `ignore` are the rules that the next apply would redo;
     `on_paper` counts the changes that are gone already, so that only the journal has to follow; `of` names the runs.
     """
-    sentence = f"{say_count(len(plan.changes), 'change')} to undo." if plan.changes else "nothing to undo."
+    nothing = f"nothing can be undone: {count_left(plan.findings)}." if plan.findings else "nothing to undo."
+    sentence = f"{say_count(len(plan.changes), 'change')} to undo." if plan.changes else nothing
     if on_paper:
         sentence += f" {on_paper} {'is' if on_paper == 1 else 'are'} gone already; the journal will say so."
     host = clean(page.host)
@@ -112,6 +115,12 @@ def undo_report(
     runs = [Say(f"Of {runs_taken(of)}.")] if of and len(of.runs) > 1 else []
     head = (Say(sentence, "decision", name=host), *runs)
     return render_documents("hosttune undo", [Document(host, f"The way back for {host}", head, tuple(blocks))], page)
+
+
+def count_left(findings: Iterable[Finding]) -> str:
+    """`1 edited by hand, 2 blocked`: why changes are not undone."""
+    kinds = Counter(hold_text(one.hold.kind.value, "") for one in findings)
+    return ", ".join(f"{number} {kind}" for kind, number in kinds.items())
 
 
 def runs_taken(of: UndoPlan) -> str:

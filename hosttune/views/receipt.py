@@ -12,7 +12,7 @@ from hosttune.verdict_words import STATES
 from hosttune.views.change import diff_of
 from hosttune.views.document import CommandBlock, Document, Item, Items, Lines, Say, Section, render_documents
 from hosttune.views.findings import FAULTS, HELD, UNKNOWN, make_sections, todo_items
-from hosttune.views.plan import make_ignoring, more_of, runs_taken, still_in_force, volatile_lines
+from hosttune.views.plan import count_left, make_ignoring, more_of, runs_taken, still_in_force, volatile_lines
 from hosttune.views.report import faults_text, status_text
 from hosttune.views.summary import is_irreversible
 from hosttune.views.terminal import say_count
@@ -53,6 +53,8 @@ def receipt_report(
     standing = [o for o in done if o.change.address not in {one.change.address for one in back}]
     host = clean(page.host)
     head = [_make_verdict(receipt, host, "undone" if is_undo else "made", len(standing))]
+    if is_undo and left and not receipt.outcomes and not receipt.stopped:
+        head = [Say(f"nothing was undone: {count_left(left)}.", "decision", host, "red")]
     if trial and not receipt.outcomes:
         head = [Say("nothing is changed for good before it is confirmed.", "decision", host, "green")]
     if on_paper:

@@ -292,7 +292,9 @@ def next_steps(one: Checked) -> list[tuple[str, str]]:
     own = [
         finding
         for finding in plan.findings
-        if counts_for_status(finding, strict=False) and finding.hold.kind not in WAITS
+        if counts_for_status(finding, strict=False)
+        and finding.hold.kind not in WAITS
+        and not (page.is_partial and finding.verdict is Verdict.UNKNOWN)
     ]
     steps += [
         (page.todo(f"hosttune explain {quoting.quote(finding.rule)}"), "says why, and what to do")

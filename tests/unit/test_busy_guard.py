@@ -131,6 +131,7 @@ def test_undo_beside_work_waits_and_says_for_what():
     assert planned.returns == ()
     (finding,) = planned.plan.findings
     assert (finding.hold.kind, finding.hold.detail) == (HoldKind.BUSY, RUNS)
+    assert finding.todo == "when that work has ended, undo again"
     session = session_on(writer, TYPED)
     planned = plan_undo(session)
     assert planned.plan.changes[0].details == (f"breaks: {RUNS}",)

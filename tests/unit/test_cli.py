@@ -488,6 +488,13 @@ def test_undo_of_a_rule_that_nobody_knows_fails_and_names_the_nearest(run, chang
     assert "nothing to undo" in out
 
 
+def test_explain_of_a_word_lists_the_rules_that_have_it_in_their_name(run, changed):
+    status, out, err = run("explain", "gpu")
+    assert (status, out) == (2, "")
+    assert "there is: containers-gpu-loss, " in err
+    assert "see: " in run("explain", "xyzzy")[2]
+
+
 def test_undo_of_a_rule_that_is_gone_is_known_by_what_it_did(run, changed):
     assert run("apply", "--yes")[0] == 0
     session = examine.open_session()

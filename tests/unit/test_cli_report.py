@@ -104,7 +104,7 @@ def test_nothing_that_says_anything_ends_with_2(run, put, tmp_path):
     status, out, err = run(put("a.json", ""), tmp_path / "none.json", put("empty/x.txt", ""))
     assert status == 2
     assert "none.json: cannot be read: No such file or directory" in flat(out)
-    assert "none of the files says anything of a host" in err
+    assert "no usable results of a host in these files" in err
 
 
 def test_folder_is_walked_and_hidden_files_are_left_out(run, put, tmp_path):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hosttune import __version__
+from hosttune import __version__, codec
 from hosttune.codec import (
     change_from_json,
     change_to_json,
@@ -264,6 +264,17 @@ def test_optional_and_decimal_fields_of_other_values_are_read():
 
 @pytest.mark.parametrize("content", ["[" + "{}," * 40 + "{}]", b"[" + b"{}," * 40 + b"{}]", '["' + "," * 90 + '"]'])
 def test_json_of_too_many_values_is_not_made(content):
-    assert parse_json(content, 100)
+    assert parse_json(content, 170)
     with pytest.raises(ValueError, match="more than 80 values"):
         parse_json(content, 80)
+
+
+def test_json_has_a_bound_on_its_text_and_on_its_objects(monkeypatch):
+    """A wide character makes four bytes of each; a chain of objects takes 230 bytes for each brace."""
+    chain = '{"a":' * 30 + "0" + "}" * 30
+    assert parse_json(chain, 90)
+    with pytest.raises(ValueError, match="more than 89 values"):
+        parse_json(chain, 89)
+    monkeypatch.setattr(codec, "MOST_TEXT", 3 << 20)
+    with pytest.raises(ValueError, match="it is larger than 3 MiB"):
+        parse_json(b'"' + b"a" * (3 << 20) + b'"')

@@ -10,6 +10,7 @@ from hosttune.engine.decide.passes import (
     drop_double_changes,
     drop_repeated,
     hold_back,
+    hold_siblings,
     merge_findings,
 )
 from hosttune.engine.decide.plan import guard_changes, list_unannounced, running_work, stage
@@ -183,9 +184,26 @@ def test_value_that_was_set_back_twice_is_held_and_says_how_often_and_since_when
     assert bool(found.changes) is not is_held
     assert (found.hold.kind is HoldKind.REVERTED) is is_held
     if is_held:
-        assert found.hold.detail == f"(sysctl:vm.b, set in {times} runs, last run-7)"
+        assert found.hold.detail == f"(vm.b, set in {times} runs, last run-7)"
         afresh = "sudo hosttune undo --rule rule --yes starts afresh"
         assert found.todo == f"find out who sets it back, or ignore rule; {afresh}\nlook"
+
+
+def test_what_a_held_change_of_its_rule_would_have_set_is_held_with_it():
+    """Two values in one drop-in, which only the first finding carries: the second was called a change to come."""
+    carrier = finding(Verdict.DIFFERS, change(A))
+    other = replace(finding(Verdict.DIFFERS), subject="vm.c", todo="look")
+    dead = replace(other, subject="vm.d", is_fault=True)
+    ledger = {A: Applied("run-7", "rule", "2", 2)}
+    held_back = [hold_back(one, Policy(), IDLE, ledger, {}) for one in (carrier, other, dead)]
+    first, second, third = hold_siblings((carrier, other, dead), held_back)
+    assert first.hold.kind is HoldKind.REVERTED
+    assert (second.hold, second.todo) == (first.hold, f"{first.todo}\nlook")
+    assert third is dead
+    free = replace(
+        finding(Verdict.DIFFERS, change(B)), subject="vm.e"
+    )  # the rule still has a change: it may be this one's
+    assert hold_siblings((carrier, other, free), (held_back[0], other, free))[1] is other
 
 
 def test_hold_says_what_would_allow_it():

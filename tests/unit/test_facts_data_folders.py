@@ -111,8 +111,8 @@ def test_rescue_of_a_folder_that_is_the_mount_point_moves_it_whole():
     said = describe_rescue(writers, "/var/lib/docker", "sudo mount /var/lib/docker")
     assert "sudo mv -T /var/lib/docker /var/lib/docker.below && sudo mkdir /var/lib/docker\nsudo mount" in said
     assert (
-        describe_guard(writers)
-        == "let it wait for the disk, in [Unit]: sudo systemctl edit docker.service: RequiresMountsFor=/var/lib/docker"
+        describe_guard(writers) == "let it wait for the disk: sudo systemctl edit docker.service\n"
+        "and write there, below [Unit]: RequiresMountsFor=/var/lib/docker"
     )
 
 
@@ -206,5 +206,6 @@ def test_path_in_the_line_of_a_unit_is_quoted():
     """The data root of a record or an image: what stands behind the command may be pasted with it."""
     content = {"/etc/docker/daemon.json": '{"data-root": "/data/d$(id)%h"}'}
     assert describe_guard(find_writers(host("docker.service", **content), ("/data",))) == (
-        "let it wait for the disk, in [Unit]: sudo systemctl edit docker.service: RequiresMountsFor='/data/d$(id)%%h'"
+        "let it wait for the disk: sudo systemctl edit docker.service\n"
+        "and write there, below [Unit]: RequiresMountsFor='/data/d$(id)%%h'"
     )

@@ -5,7 +5,7 @@ import posixpath
 import pytest
 
 from hosttune.facts import Facts, UnknownFact
-from hosttune.facts.storage.disks import end_on, kind_of, transport_of
+from hosttune.facts.storage.disks import _list_partitions, end_on, kind_of, transport_of
 from tests.unit.fake_reader import FakeReader
 
 PCI = "/sys/devices/pci0000:00/0000:00:1d.0"
@@ -230,3 +230,11 @@ def test_partitions_are_known_by_the_class_where_the_folder_of_the_disk_is_not()
         unreadable={base: "not in this record", "/sys/block/vda": "not in this record"},
     )
     assert [one.name for one in Facts(reader).disks.all] == ["vda", "vda1"]
+
+
+def test_partition_is_of_the_disk_that_its_name_says():
+    names = ("sda", "sda1", "sdaa2", "sdp3", "nvme0n1", "nvme0n1p1", "nvme0n1p12", "mmcblk0p1", "cciss!c0d0p2", "dm-0")
+    assert _list_partitions(names) == {
+        "sda": ["sda1"], "sdaa": ["sdaa2"], "sdp": ["sdp3"], "nvme0n": ["nvme0n1"], "dm-": ["dm-0"],
+        "nvme0n1": ["nvme0n1p1", "nvme0n1p12"], "mmcblk0": ["mmcblk0p1"], "cciss!c0d0": ["cciss!c0d0p2"],
+    }  # fmt: skip

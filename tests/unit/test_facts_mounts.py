@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import tracemalloc
+from types import SimpleNamespace
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hosttune.facts.base import UnknownFact, get_raw
 from hosttune.facts.storage import mounts as module
@@ -16,6 +21,7 @@ from hosttune.facts.storage.mounts import (
     unit_name,
 )
 from hosttune.host.door import Space
+from hosttune.host.reading.mountinfo import MountLine, folders_above
 from hosttune.values import Unreadable
 from tests.unit.fake_reader import FakeReader
 from tests.unit.storage_host import DISKS, ROOT, StorageHost, disk, make_facts
@@ -402,3 +408,29 @@ def test_mounts_are_gone_through_once_for_all_lines_of_fstab(monkeypatch):
     facts = make_facts(FakeReader({"/etc/fstab": lines, "/proc/self/mountinfo": table}))
     assert facts.mounts.expected == ()
     assert len(looked) < 200
+
+
+@given(
+    st.lists(st.sampled_from(["/", "/a", "/a/b", "/a/b/c", "/ab", "/a.b", "/b"]), max_size=4),
+    st.sampled_from(["/", "/a", "/a/b", "/ab"]),
+)
+def test_mount_of_a_user_is_in_the_way_of_what_is_at_it_and_below(places, target):
+    lines = [MountLine(n, 1, "8:1", "/", one, (), (), "ext4", "x", ()) for n, one in enumerate(places)]
+    of_users = [MountLine(99, 1, "0:9", "/", target, (), (), "fuse", "x", ("user_id=1001",))]
+    facts = SimpleNamespace(fstab=SimpleNamespace(by_path={}))
+    expected = {99} if any(target in (one, *folders_above(one)) for one in places) else set()
+    assert module._in_the_way(of_users, [*lines, *of_users], facts) == expected
+
+
+def test_mounts_on_deep_paths_take_memory_in_proportion_to_their_length():
+    """Each folder above each of a thousand took 4 GB."""
+    deep = [MountLine(n, 1, "8:1", "/", f"/{n}" + "/a" * 1900, (), (), "ext4", "x", ()) for n in range(50)]
+    of_users = [MountLine(99, 1, "0:9", "/", "/7/a", (), (), "fuse", "x", ("user_id=1001",))]
+    tracemalloc.start()
+    try:
+        assert module._in_the_way(of_users, [*deep, *of_users], SimpleNamespace(fstab=SimpleNamespace(by_path={}))) == {
+            99
+        }
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()

@@ -189,6 +189,13 @@ def test_host_that_is_left_alone_says_why():
     assert value_of(replace(held, reason="/etc is mounted read-only")) == "/etc is mounted read-only"
 
 
+def test_value_that_is_cut_off_shows_it():
+    found = Finding("a-rule", "", Verdict.ADVICE, reason=f"{'word ' * 39}tail and more")
+    assert (len(value_of(found)) <= LONGEST, value_of(found)[-4:]) == (True, " ...")
+    whole = replace(found, reason="x" * LONGEST)
+    assert value_of(whole) == whole.reason
+
+
 def test_files_that_say_nothing_are_counted_beyond_those_that_are_named():
     fold = FleetAggregator(2)
     for number in (3, 1, 2):

@@ -36,11 +36,21 @@ from hosttune.host.record.record import read_record
 from hosttune.textfiles import own_file
 from hosttune.values import FileValue, Finding, Hold, HoldKind, Verdict
 from hosttune.verdict_words import FITNESS
-from hosttune.views.health import NPD_BYTES, SLURM_BYTES, health_json, health_line, health_prometheus, health_status
+from hosttune.views.health import (
+    NPD_BYTES,
+    SLURM_BYTES,
+    health_json,
+    health_line,
+    health_prometheus,
+    health_status,
+    health_text,
+)
+from hosttune.views.page import Page
 from tests.hosts.built import HOSTS
 
 ROOT = Path(__file__).resolve().parents[2]
 OK = Finding("a-well", "", Verdict.OK)
+GPUS = replace(OK, rule="gpu-errors")
 SLOW = Finding("b-slow", "0000:1b:00.0", Verdict.ADVICE, reason="8 lanes of 16", todo="reseat it", impairs=True)
 DEAD = Finding("c-dead", "", Verdict.DIFFERS, reason="no GPU computes", todo="reset it", is_fault=True)
 UNSEEN = Finding("d-unseen", "", Verdict.UNKNOWN, reason="the kernel log: permission denied")
@@ -93,11 +103,13 @@ LONG = replace(DEAD, reason='a | "very" long\n reason ' * 40)
         ("slurm", [DEAD, SLOW], 1, "hosttune: c-dead: no GPU computes (and 1 more)\n"),
         ("nhc", [SLOW], 0, ""),
         ("nhc", [DEAD], 1, "ERROR:  nhc:  Health check failed:  hosttune:  c-dead: no GPU computes\n"),
-        ("npd", [OK], 0, "fit\n"),
+        ("npd", [GPUS], 0, "fit\n"),
+        ("npd", [OK], 0, "fit, no GPU was checked\n"),
         ("npd", [SLOW], 0, "b-slow: 0000:1b:00.0: 8 lanes of 16\n"),
         ("npd", [DEAD], 1, "c-dead: no GPU computes\n"),
         ("npd", [UNSEEN], 2, "d-unseen: the kernel log: permission denied\n"),
-        ("nagios", [OK], 0, "HOSTTUNE OK - it may take work | unknown=0;;;0 impaired=0;;;0 unfit=0;;;0\n"),
+        ("nagios", [OK], 0, "HOSTTUNE OK - it may take work; no GPU was checked | unknown=0;;;0 impaired=0;;;0 unfit=0;;;0\n"),
+        ("nagios", [GPUS], 0, "HOSTTUNE OK - it may take work | unknown=0;;;0 impaired=0;;;0 unfit=0;;;0\n"),
         ("nagios", [SLOW], 1, "HOSTTUNE WARNING - b-slow: 0000:1b:00.0: 8 lanes of 16 | unknown=0;;;0 impaired=1;;;0 unfit=0;;;0\n"),
         (
             "nagios", [UNSEEN, DEAD], 2,
@@ -130,9 +142,17 @@ def test_fit_says_what_was_not_judged_of_gpus_of_others_than_nvidia(form):
     assert "of AMD and Intel GPUs only driver, memory and resets are judged" in line
     assert health_status(judge([found]), form) == 0
     assert "only driver" in health_json(judge([found]), "gpu07", "")["note"]
-    assert health_json(judge([OK]), "gpu07", "")["note"] == ""
-    assert "only driver" not in health_line(judge([OK]), form)
+    assert health_json(judge([GPUS]), "gpu07", "")["note"] == ""
+    assert "only driver" not in health_line(judge([GPUS]), form)
     assert len(health_line(judge([found]), "npd").encode()) <= NPD_BYTES + 1
+
+
+def test_fit_without_a_gpu_says_that_none_was_checked():
+    """A node that lost all its GPUs, or never had one, is not taken for one whose GPUs are well."""
+    assert health_text(judge([OK]), Page(host="cpu01"), {}, {}) == "cpu01: FIT; no GPU was checked (1 check)\n"
+    assert health_json(judge([OK]), "cpu01", "")["note"] == "no GPU was checked"
+    assert health_json(judge([]), "cpu01", "")["note"] == ""
+    assert "no GPU" not in health_text(judge([GPUS]), Page(), {}, {}) + health_text(judge([SLOW]), Page(), {}, {})
 
 
 def test_metrics_name_one_fitness_and_each_thing_once():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -40,6 +41,16 @@ os._exit(3)
 def test_output_ends_with_the_command(program):
     done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True, timeout=40)
     assert (done.stdout, done.stderr, done.returncode) == ("told\n", "said\n", 3)
+
+
+def test_one_socket_for_all_streams_ends_with_the_command():
+    """As sshd(8) without pipes and inetd make them: a child that is left behind keeps no end of it."""
+    ours, theirs = socket.socketpair()
+    with ours, subprocess.Popen([sys.executable, "-c", IN_TIME], stdin=theirs, stdout=theirs, stderr=theirs):
+        theirs.close()
+        ours.settimeout(30)
+        said = b"".join(iter(lambda: ours.recv(4096), b""))
+    assert said == b"told\nsaid\n"
 
 
 def test_output_to_one_file_comes_in_its_order():

@@ -11,6 +11,7 @@ from hosttune.actions.record.record import take_record
 from hosttune.errors import BadInput
 from hosttune.facts import Facts, UnknownFact
 from hosttune.host.door import Completed, Process
+from hosttune.host.record import record as record_module
 from hosttune.host.record.record import RecordReader, parse_record, read_record
 from hosttune.values import ABSENT, Unreadable
 from tests.unit.fake_reader import FakeReader
@@ -294,3 +295,14 @@ def test_number_that_no_program_says_hides_only_its_own_file(digits, is_encoded)
         _ = Facts(record).session_limits["nofile"].soft
     assert isinstance(record.query(("long",)), Unreadable)
     assert record.read("/proc/sys/vm/swappiness") == b"60\n"
+
+
+def test_long_file_is_decoded_once(monkeypatch):
+    decoded = []
+    real = record_module._decode_bytes
+    monkeypatch.setattr(record_module, "_decode_bytes", lambda entry: decoded.append(entry) or real(entry))
+    long, short = "x " * (1 << 16), "y"
+    door = RecordReader({**taken(), "files": {"/a": long, "/b": short}})
+    assert [door.read("/a") for _ in range(3)] == [long.encode()] * 3
+    assert [door.read("/b") for _ in range(3)] == [short.encode()] * 3
+    assert decoded == [long, short, short, short]

@@ -141,3 +141,11 @@ def test_number_of_a_mount_that_has_ended_says_nothing_of_the_next():
         Path(top).chmod(0o755)
         done = subprocess.run([*words, top], capture_output=True, text=True, timeout=60, check=False, cwd=ROOT)
     assert (done.stdout, done.stderr) == ("False\n", "")
+
+
+def test_way_of_more_folders_than_root_makes_is_not_taken_for_roots():
+    """PATH_MAX has room for two thousand: that was a RecursionError, by which any user ended root's commands."""
+    assert late_mounts.is_way_of_root("/usr/bin")
+    for count in (200, 2000, 20_000):
+        assert not late_mounts.is_way_of_root("/usr" + "/a" * count)
+        assert not late_mounts.is_of_root("/var/lib" + "/a" * count)

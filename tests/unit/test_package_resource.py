@@ -341,6 +341,11 @@ SAYS = {  # what is there, what apt would do, the ledger, the fields -> verdict,
         "", NEW, {}, {"refused": "no driver fits", "todo": "look"}, Verdict.DIFFERS,
         Hold(HoldKind.REFUSED, "no driver fits"), "no suitable packages can be installed now", (), "look",
     ),
+    "refused by the rule, where there is none of it": (
+        "", NEW, {}, {"refused": "no driver fits", "todo": "look", "absent": "no GPU computes: no driver is installed"},
+        Verdict.DIFFERS, Hold(HoldKind.REFUSED, "no driver fits"),
+        "no GPU computes: no driver is installed, and no suitable packages can be installed now", (), "look",
+    ),
     "refused by the rule, with no way out": (
         "", NEW, {}, {"refused": "no driver fits"}, Verdict.DIFFERS,
         Hold(HoldKind.REFUSED, "no driver fits"), "no suitable packages can be installed now", (), "",

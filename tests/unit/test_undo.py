@@ -7,6 +7,7 @@ import pytest
 from hosttune.actions.apply import apply
 from hosttune.actions.journal.journal import Journal, read_journal
 from hosttune.actions.undo import plan_undo, undo
+from hosttune.cli.undo import list_redone
 from hosttune.errors import HosttuneError, Refused
 from hosttune.facts import Facts
 from hosttune.host.overlay.overlay import Overlay
@@ -26,6 +27,9 @@ from hosttune.values import (
     Unreadable,
     Verdict,
 )
+from hosttune.views.page import Page
+from hosttune.views.plan import undo_report
+from hosttune.views.receipt import receipt_report
 from tests.unit.fake_reader import FakeReader
 
 A, B, FILE = Address("sysctl", "vm.a"), Address("sysctl", "vm.b"), Address("file", "/etc/x.conf")
@@ -155,6 +159,27 @@ def test_what_came_before_a_step_that_is_left_is_left_too_and_says_for_which():
         HoldKind.REFUSED,
         "vm.b, which came after it, is left",
     )
+    assert (first.todo.startswith("look at vm.b; remove it"), second.todo) == (
+        True,
+        "solve that first, then undo again",
+    )
+
+
+def test_where_nothing_can_be_undone_the_report_and_the_receipt_say_so_and_name_no_rule_that_comes_again():
+    writer = host()
+    applied(writer, change(B, "1", "2"), change())
+    writer.set_value("/proc/sys/vm/a", "33\n")
+    session = session_on(writer)
+    session.selected = (SimpleNamespace(id="some-rule"),)
+    planned = plan_undo(session)
+    why = "1 edited by hand, 1 blocked."
+    assert undo_report(planned.plan, Page(), words="undo").startswith(f"this host: nothing can be undone: {why}\n")
+    receipt = undo(session, writer, planned)
+    text = receipt_report(receipt, Page(), is_undo=True, left=planned.plan.findings)
+    assert text.startswith(f"this host: nothing was undone: {why}\n")
+    assert list_redone(planned, session) == ()
+    writer.set_value("/proc/sys/vm/a", "10\n")
+    assert list_redone(plan_undo(session), session) == ("some-rule",)
 
 
 @pytest.mark.parametrize(

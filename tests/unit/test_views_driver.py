@@ -71,6 +71,7 @@ def test_refusal_shows_the_way_out():
     text = driver_text(table_of("workstation-rtx4090"), Page())
     assert text.startswith("FAULT, absent: no driver for 1 x NVIDIA GeForce RTX 4090 (nouveau holds it")
     assert text.count("\n  -> Ubuntu's kernel has prebuilt modules: sudo apt-get install linux-generic\n") == 1
+    assert "and boot it (GRUB boots the newest: choose it in its menu)" in " ".join(text.split())
 
 
 def test_vgpu_is_offered_nothing_of_the_distribution():

@@ -51,6 +51,14 @@ def by_hand(rule, host):
     return " | ".join(does), " | ".join(undoes)
 
 
+def test_short_explanation_has_only_the_steps_of_what_was_found_here():
+    """The steps of the rule's other findings (mkfs.xfs) were taken for more of the same."""
+    one = explanation("storage-data-placement", next(path for path in BUILT if path.stem == "a100-cloud-vm"))
+    short, whole = explain_report(one, Page()), explain_report(one, Page(is_verbose=True))
+    assert ("mkfs.xfs DISK" in whole, "mkfs.xfs DISK" in short) == (True, False)
+    assert "By hand\n  - use them for scratch" in short
+
+
 @pytest.mark.parametrize("host", BUILT, ids=lambda path: path.stem)
 def test_explain_leaves_no_template_raw_and_names_the_files_of_ours_to_remove(host):
     for one in explanations(host).values():

@@ -183,7 +183,10 @@ def _compile(facts: Facts) -> str:
 def _prebuilt_kernel(facts: Facts) -> str:
     """The kernel for which Ubuntu has prebuilt, signed modules."""
     flavour = facts.kernel.flavour or "generic"
-    return f"Ubuntu's kernel has prebuilt modules: sudo apt-get install linux-{quote(flavour)}, and boot it"
+    install = f"sudo apt-get install linux-{quote(flavour)}"
+    return (
+        f"Ubuntu's kernel has prebuilt modules: {install}, and boot it (GRUB boots the newest: choose it in its menu)"
+    )
 
 
 def _choose_best(

@@ -17,7 +17,7 @@ from hosttune.facts.base import UnknownFact
 from hosttune.frozen import frozen
 from hosttune.host.progress import note_step
 from hosttune.quoting import quote
-from hosttune.resources import kind_of, wish_kinds
+from hosttune.resources import describe_place, kind_of, wish_kinds
 from hosttune.resources.base import Context
 from hosttune.values import Finding, Hold, HoldKind, Verdict, join_steps, steps_of
 
@@ -66,7 +66,8 @@ def run_passes(
     findings = merge_findings((*(one for each in evaluations for one in each.findings), *unread, *compared))
     orphans = _find_left(past.ledger, catalog, policy, findings, facts)
     refused = {**{rule: explain_clash(rule, *one) for rule, one in clashes.items()}, **(held or {})}
-    findings = tuple(hold_back(one, policy, facts, past.ledger, refused, past.came_back) for one in findings)
+    held_back = tuple(hold_back(one, policy, facts, past.ledger, refused, past.came_back) for one in findings)
+    findings = hold_siblings(findings, held_back)
     names = rules_left(orphans, past.ledger, catalog)
     findings = tuple(add_undo_step(one, names) for one in findings)
     findings = drop_repeated(drop_double_changes(findings), policy)
@@ -203,7 +204,9 @@ def hold_back(
     changes, busy = guard_changes(finding.changes, facts, may_break=policy.break_work)
     if reverted:
         applied = ledger[reverted[0]]
-        hold = Hold(HoldKind.REVERTED, f"({reverted[0]}, set in {applied.times} runs, last {applied.run_id})")
+        hold = Hold(
+            HoldKind.REVERTED, f"({describe_place(reverted[0])}, set in {applied.times} runs, last {applied.run_id})"
+        )
         afresh = f"sudo hosttune undo --rule {quote(finding.rule)} --yes starts afresh"
         todo = f"find out who sets it back, or ignore {finding.rule}; {afresh}"
     elif back := _why_came_back(finding, policy, came_back or {}):
@@ -224,6 +227,24 @@ def hold_back(
     else:
         return replace(finding, changes=changes)
     return replace(finding, hold=hold, changes=(), todo=join_steps((todo, finding.todo)))
+
+
+def hold_siblings(before: Iterable[Finding], after: Iterable[Finding]) -> tuple[Finding, ...]:
+    """The findings of `after`, which hold_back made of `before`. What differs and has no change of its own is made by
+    the drop-in that another finding of its rule carries: where the rule has no change left, it is held with that one.
+    """
+    listed = tuple(after)
+    changing = {one.rule for one in listed if one.changes}
+    carriers: dict[str, Finding] = {}
+    for old, new in zip(before, listed, strict=True):
+        if old.changes and new.hold and new.rule not in changing:
+            carriers.setdefault(new.rule, new)
+    return tuple(
+        replace(one, hold=carriers[one.rule].hold, todo=join_steps((carriers[one.rule].todo, one.todo)))
+        if one.rule in carriers and one.verdict is Verdict.DIFFERS and not one.hold and not one.is_fault
+        else one
+        for one in listed
+    )
 
 
 def _why_came_back(finding: Finding, policy: Policy, came_back: Mapping[Address, tuple[Value, str]]) -> str:

@@ -103,18 +103,22 @@ def value_of(finding: Finding) -> str:
     value, hold = _format_value(finding), finding.hold
     if outcome_of(finding) != LEFT_ALONE or (hold.detail or str(hold)) in value:
         return value
-    return (str(hold) if value == FINE else f"{value[: LONGEST // 2]} ({hold})")[:LONGEST]
+    return _shorten(str(hold) if value == FINE else f"{_shorten(value, LONGEST // 2)} ({hold})")
 
 
 def _format_value(finding: Finding) -> str:
     for text in finding.evidence:
         if text.startswith("now "):
             now = text.partition(",")[0]  # what follows are sizes of this host
-            return (now if finding.verdict is Verdict.OK else now + _at_boot(finding, now))[:LONGEST]
+            return _shorten(now if finding.verdict is Verdict.OK else now + _at_boot(finding, now))
     if finding.reason:
-        return finding.reason[:LONGEST]
+        return _shorten(finding.reason)
     current = [text for text in finding.evidence if not text.startswith(EXPIRED)]
-    return current[0][:LONGEST] if current else FINE
+    return _shorten(current[0]) if current else FINE
+
+
+def _shorten(value: str, most: int = LONGEST) -> str:
+    return value if len(value) <= most else f"{value[: most - 4].rstrip()} ..."
 
 
 def _at_boot(finding: Finding, now: str) -> str:
@@ -193,7 +197,7 @@ def _sum_up_findings(findings: list[Finding]) -> tuple[str, str]:
     judged = [finding for finding, outcome in zip(findings, outcomes, strict=True) if outcome == worst]
     subjects = {finding.subject for finding in judged}
     values = dict.fromkeys(_format_value_with_subject(finding, is_one=len(subjects) == 1) for finding in judged)
-    return worst, "; ".join(values)[:LONGEST]
+    return worst, _shorten("; ".join(values))
 
 
 def _format_value_with_subject(finding: Finding, *, is_one: bool) -> str:

@@ -213,6 +213,7 @@ class _DeviceTree:
         self.reader = reader
         self.facts = facts
         self.all: dict[str, Disk] = {}
+        self._all_parts = make_shared(lambda: _list_partitions(_names_or_none(reader, "/sys/class/block")))
         self.physical: dict[str, Callable[[], bool]] = {}  # name -> whether that one, by itself, is virtual
 
     def add(self, name: str, size_bytes: Callable[[], int]) -> None:
@@ -242,7 +243,7 @@ class _DeviceTree:
         if kind == "disk":
             self.physical[name] = is_virtual
         self._put(name, is_virtual, whole)
-        for part in _list_partitions(reader, name) if kind in {"disk", "md", "loop"} else ():
+        for part in self._parts(name) if kind in {"disk", "md", "loop"} else ():
             own = f"{folder}/{part}"
             self._put(part, is_virtual, whole | {
                 "path": f"/dev/{part.replace('!', '/')}",
@@ -252,6 +253,12 @@ class _DeviceTree:
                 "device": lazy(_read_number, reader, own),
                 "is_read_only": lazy(_read_flag, reader, f"{own}/ro"),
             })  # fmt: skip
+
+    def _parts(self, name: str) -> Iterable[str]:
+        names = self.reader.list(f"{_BLOCK}/{name}")
+        # a support file names the devices, and not what else is in their folders
+        parts = _list_partitions(names) if isinstance(names, tuple) else self._all_parts()
+        return parts.get(name, ())
 
     def _put(self, name: str, is_virtual: Callable[[], bool], values: Mapping[str, Any]) -> None:
         virtual = lazy(self._is_virtual, name, is_virtual)
@@ -288,10 +295,17 @@ def _read_flag(reader: Reader, path: str) -> bool:
     return derive(read_line(reader, path), path, lambda word: word == "1")
 
 
-def _list_partitions(reader: Reader, whole: str) -> tuple[str, ...]:
-    names = reader.list(f"{_BLOCK}/{whole}")
-    if not isinstance(names, tuple):  # a support file names the devices, and not what else is in their folders
-        names = reader.list("/sys/class/block")
-    prefix = whole + ("p" if whole[-1].isdigit() else "")
-    parts = (name for name in (names if isinstance(names, tuple) else ()) if name.startswith(prefix))
-    return tuple(name for name in parts if name.removeprefix(prefix).isdecimal())
+def _names_or_none(reader: Reader, folder: str) -> tuple[str, ...]:
+    names = reader.list(folder)
+    return names if isinstance(names, tuple) else ()
+
+
+def _list_partitions(names: Iterable[str]) -> dict[str, list[str]]:
+    """The partitions among these devices, by the disk: sda1 is of sda, nvme0n1p1 of nvme0n1."""
+    found: dict[str, list[str]] = {}
+    for name in names:
+        stem = name.rstrip("0123456789")
+        is_numbered = stem[-1:] == "p" and stem[-2:-1].isdigit()
+        if stem != name:
+            found.setdefault(stem[:-1] if is_numbered else stem, []).append(name)
+    return found

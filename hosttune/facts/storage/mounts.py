@@ -5,6 +5,7 @@ Under a root without a kernel (`--root`) they are what the next boot will mount:
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache, partial
 from itertools import takewhile
@@ -25,7 +26,6 @@ from hosttune.host.reading.mounters import UTAB, users_in
 from hosttune.host.reading.mountinfo import (
     MountLine,
     find_visible,
-    folders_above,
     ids_of_any_server,
     on_one_line,
     parse,
@@ -388,8 +388,14 @@ def _in_the_way(of_users: list[MountLine], lines: Iterable[MountLine], facts: Fa
         return frozenset()
     ids = {line.id for line in of_users}
     places = {line.target for line in lines if line.id not in ids} | set(_in_fstab(facts))
-    covered = {folder for place in places for folder in (place, *folders_above(place))}
-    return frozenset(line.id for line in of_users if line.target in covered)
+    ordered = sorted(places)
+
+    def covers(target: str) -> bool:
+        start = f"{target.rstrip('/')}/"
+        at = bisect_left(ordered, start)
+        return target in places or (at < len(ordered) and ordered[at].startswith(start))
+
+    return frozenset(line.id for line in of_users if covers(line.target))
 
 
 def _in_fstab(facts: Facts) -> Mapping[str, FstabEntry]:

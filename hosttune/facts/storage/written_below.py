@@ -160,8 +160,11 @@ def describe_guard(folders: Iterable[DataFolder]) -> str:
     for one in folders:
         # systemd.syntax(7) takes quotes as a shell does, and % for a specifier
         found.setdefault(one.unit, []).append(quote(one.path).replace("%", "%%"))
-    named = [f"sudo systemctl edit {quote(unit)}: RequiresMountsFor={' '.join(paths)}" for unit, paths in found.items()]
-    return join_steps(f"let it wait for the disk, in [Unit]: {one}" for one in named[:_MOST])
+    return join_steps(
+        f"let it wait for the disk: sudo systemctl edit {quote(unit)}\n"
+        f"and write there, below [Unit]: RequiresMountsFor={' '.join(paths)}"
+        for unit, paths in list(found.items())[:_MOST]
+    )
 
 
 def tell_written(facts: Facts, entry: FstabEntry, word: str) -> str:

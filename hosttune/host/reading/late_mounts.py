@@ -35,6 +35,7 @@ _OF_ROOT: Final = (
     "/sbin/", "/sys/", "/usr/", "/var/cache/", "/var/lib/", "/var/log/",
 )  # fmt: skip
 _MOST_LINKS: Final = 8
+_DEEPEST: Final = 128  # folders of root; below more of them a child looks
 _CHOSEN: Final = frozenset({"root", "cwd", "fd", "map_files"})  # links in /proc/PID whose ends a process chose
 _HEAD = struct.Struct("=Q")
 _MOST_SILENT: Final = 4  # folders of one user; behind a fifth nothing is looked at, nor in any other of that user
@@ -216,8 +217,11 @@ def _find_stranger(path: str, links: int = 0, *, is_shared: bool = False) -> str
     shows the mount. With `is_shared`, what is above counts as root's.
     """
     above = os.path.dirname(path)
-    if links > _MOST_LINKS or (above != path and not is_shared and (found := _find_stranger(above, links))):
-        return f"at {path}" if links > _MOST_LINKS else found
+    found = f"at {path}" if links > _MOST_LINKS or path.count("/") > _DEEPEST else ""
+    if not found and above != path and not is_shared:
+        found = _find_stranger(above, links)
+    if found:
+        return found
     try:
         fd = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError):

@@ -28,7 +28,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, Final, TypeVar
 
-from hosttune.codec import is_older, parse_json
+from hosttune.codec import MOST_TEXT, is_older, parse_json
 from hosttune.errors import BadInput, Fault, Refused, Where
 from hosttune.host.door import BeforeReader, Completed, Process, Reader, ReaderKind, Rehearsal, Space, Stat, Usage
 from hosttune.host.reading.effort import count_content
@@ -38,8 +38,11 @@ from hosttune.values import ABSENT, NOT_RECORDED, Absent, Answer, NeverAsked, No
 
 FORMAT_VERSION: Final = 1
 KIND: Final = "hosttune record"
-LIMIT: Final = 128 << 20  # bytes of a record file
-_MOST_LISTED: Final = LIMIT >> 3  # characters of the names in one folder
+LIMIT: Final = MOST_TEXT  # bytes of a record file
+_MOST_OF_FILE: Final = 128 << 20  # bytes of a file that may be a packed report of another program
+_LONG_FILE: Final = 1 << 16
+_KEPT_FILES: Final = 3
+_MOST_LISTED: Final = LIMIT >> 2  # characters of the names in one folder
 _TABLES: Final = ("files", "links", "listings", "stats", "lstats", "paths", "spaces", "usages")
 _DEEP = 64  # folders above a path
 _MOST_DIGITS = 300
@@ -141,6 +144,7 @@ class RecordReader:
         self._reason = NeverAsked if is_older(self.made_by) else NotRecorded
         self._places: dict[tuple[str, bool], str] = {}  # what `_canonical` has found
         self._names: dict[str, frozenset[str] | bool] = {}  # what `_listed` has found
+        self._decoded: dict[int, bytes] = {}  # of the last long files that were asked for
 
     @property
     def name(self) -> str:
@@ -241,7 +245,15 @@ class RecordReader:
         return True if any(isinstance(entry, dict) and "absent" in entry for entry in entries) else None
 
     def read(self, path: str) -> Answer[bytes]:
-        return self._answer("files", path, lambda entry: count_content(_decode_bytes(entry)))
+        return self._answer("files", path, lambda entry: count_content(self._decode_file(entry)))
+
+    def _decode_file(self, entry: Any) -> bytes:
+        """A long one is kept: rules ask for the table of mounts once for each line of fstab."""
+        if not isinstance(entry, str) or len(entry) < _LONG_FILE:
+            return _decode_bytes(entry)
+        if id(entry) not in self._decoded:  # of this record, which holds all of them
+            self._decoded = {**dict([*self._decoded.items()][-_KEPT_FILES:]), id(entry): _decode_bytes(entry)}
+        return self._decoded[id(entry)]
 
     def list(self, path: str) -> Answer[tuple[str, ...]]:
         return self._answer("listings", path, lambda entry: count_content(tuple(entry)))
@@ -384,7 +396,7 @@ def read_record(path: str) -> RecordReader:
     from hosttune.host.reading.named import read_named, reason_of
 
     try:
-        content = read_named(path, LIMIT)
+        content = read_named(path, _MOST_OF_FILE)
     except IsADirectoryError:
         from hosttune.host.support.reader import read_support_folder
 

@@ -77,8 +77,21 @@ class _TarHeader:
     is_sparse: bool
 
 
-class _TooMuch(Exception):
+class TooMuch(Exception):
     """More than any real archive has."""
+
+
+class NameCount:
+    """Counts the characters of paths that are made of an archive: a short line can make a long one."""
+
+    def __init__(self) -> None:
+        self._left = MOST_NAMED
+
+    def add(self, *paths: str) -> None:
+        """Raises TooMuch."""
+        self._left -= sum(map(len, paths))
+        if self._left < 0:
+            raise TooMuch
 
 
 class _Broken(Exception):
@@ -118,7 +131,7 @@ class _Unpacked:
             part = b""
         self._total += len(part)
         if self._total > MOST_UNPACKED:
-            raise _TooMuch
+            raise TooMuch
         if not part:
             raise _Broken
         return part
@@ -153,7 +166,7 @@ def is_archive(content: bytes) -> bool:
     """Whether a file begins as a tar, packed or not."""
     try:
         head = _Unpacked(content[:_LOOK]).read(_TAR_AT + len(_TAR))
-    except (_Broken, _TooMuch):
+    except (_Broken, TooMuch):
         return False
     return head.endswith(_TAR)
 
@@ -167,15 +180,15 @@ def read_archive(content: bytes, path: str, is_wanted: Callable[[str], bool]) ->
             name = normpath(member.name) if len(member.name) < PATH_MAX else ""
             first, _, place = name.partition("/")
             if name.startswith("/") or first in {"..", ".", ""} or "\0" in name or first != (top := top or first):
-                raise _make_refusal(path, "it has files outside its one folder")
+                raise make_refusal(path, "it has files outside its one folder")
             size = member.size
             if place and is_wanted(place) and kept.take(place, member):
                 kept.files[place] = stream.read(size)
                 size = 0
             stream.skip(size + -member.size % _BLOCK)
         is_whole = True
-    except _TooMuch:
-        raise _make_refusal(path, "it holds more than any sosreport") from None
+    except TooMuch:
+        raise make_refusal(path, "it holds more than any sosreport") from None
     except _Broken:
         pass
     return kept.close(top, is_whole=is_whole)
@@ -188,13 +201,12 @@ class _Parts:
         self.files: dict[str, bytes] = {}
         self._links: dict[str, str] = {}
         self._folders, self._seen, self._doubled, self._left_out = set[str](), set[str](), set[str](), set[str]()
-        self._length = self._named = 0
+        self._length = 0
+        self._named = NameCount()
 
     def take(self, place: str, member: _TarHeader) -> bool:
-        """Whether its content is to be kept. Raises _TooMuch."""
-        self._named += len(place) + len(member.target)
-        if self._named > MOST_NAMED:
-            raise _TooMuch
+        """Whether its content is to be kept. Raises TooMuch."""
+        self._named.add(place, member.target)
         if place in self._seen and not (member.kind == _FOLDER and place in self._folders):
             self._doubled.add(place)
             return False
@@ -206,7 +218,7 @@ class _Parts:
         elif member.kind in _FILE and not member.is_sparse and member.size <= MOST_OF_ONE:
             self._length += member.size
             if self._length > MOST_KEPT:
-                raise _TooMuch
+                raise TooMuch
             return True
         else:
             self._left_out.add(place)
@@ -254,7 +266,7 @@ def _look_through(path: str, is_wanted: Callable[[str], bool], needed: str) -> A
     except OSError as error:
         raise BadInput([Fault(Where(path), reason_of(error))]) from None
     if any(f"{one}/".startswith(f"{root}/") for one in served_mounts()):
-        raise _make_refusal(path, "a file system is mounted in it that may give no answer")
+        raise make_refusal(path, "a file system is mounted in it that may give no answer")
     tree, kept, members = _FolderTree(root), _Parts(), 0
     sign = tree.stat(f"/{needed}", follow=False)
     folders = [""] if isinstance(sign, Stat) and sign.type == "file" else []
@@ -264,7 +276,7 @@ def _look_through(path: str, is_wanted: Callable[[str], bool], needed: str) -> A
         for name in () if isinstance(names, (Absent, Unreadable)) else names:
             members += 1
             if members > MOST_MEMBERS:
-                raise _make_refusal(path, "it holds more than any sosreport")
+                raise make_refusal(path, "it holds more than any sosreport")
             place = f"{folder}/{name}" if folder else name
             found = tree.stat(f"/{place}", follow=False)
             if isinstance(found, (Absent, Unreadable)) or len(place) >= PATH_MAX:
@@ -282,16 +294,17 @@ def _take_of_folder(tree: FileTree, kept: _Parts, path: str, one: _TarHeader) ->
         return
     try:
         content = tree.read(f"/{one.name}") if kept.take(one.name, replace(one, target=target)) else None
-    except _TooMuch:
-        raise _make_refusal(path, "it holds more than any sosreport") from None
+    except TooMuch:
+        raise make_refusal(path, "it holds more than any sosreport") from None
     if isinstance(content, bytes):
         kept.files[one.name] = content
 
 
 def _read_members(stream: _Unpacked) -> Iterator[_TarHeader]:
-    """The headers up to the end of the archive; what follows one is read by the caller. Raises _Broken, _TooMuch."""
+    """The headers up to the end of the archive; what follows one is read by the caller. Raises _Broken, TooMuch."""
     long: dict[bytes, str] = {}
     is_sparse = False
+    length = 0  # of the headers that have texts: their rows cost time
     for _ in range(MOST_MEMBERS):
         head = stream.read(_BLOCK)
         if not head.strip(b"\0"):
@@ -301,14 +314,15 @@ def _read_members(stream: _Unpacked) -> Iterator[_TarHeader]:
             raise _Broken
         kind, size = head[156:157], _parse_octal(head[124:136])
         if kind in {_LONG_NAME, _LONG_LINK, _PAX, _PAX_OF_ALL}:
-            if size > _MOST_OF_HEADER:
-                raise _TooMuch
+            length += size
+            if size > _MOST_OF_HEADER or length > MOST_NAMED:
+                raise TooMuch
             text = stream.read(size + -size % _BLOCK)[:size]
             if kind == _PAX:
                 for key, value in _list_pax(text):
                     is_sparse |= key.startswith(_SPARSE)
                     if key == b"size":
-                        raise _TooMuch  # from 8 GiB
+                        raise TooMuch  # from 8 GiB
                     if key in _PLACES:
                         long[key] = _decode(value)
             elif kind != _PAX_OF_ALL:
@@ -321,7 +335,7 @@ def _read_members(stream: _Unpacked) -> Iterator[_TarHeader]:
         has_content = kind in _FILE or kind == b"S"
         yield _TarHeader(name, kind, size if has_content else 0, target, is_sparse or kind == b"S")
         long, is_sparse = {}, False
-    raise _TooMuch
+    raise TooMuch
 
 
 def _list_pax(text: bytes) -> Iterator[tuple[bytes, bytes]]:
@@ -353,5 +367,5 @@ def _decode(name: bytes) -> str:
     return name.decode("utf-8", "surrogateescape")
 
 
-def _make_refusal(path: str, why: str) -> BadInput:
+def make_refusal(path: str, why: str) -> BadInput:
     return BadInput([Fault(Where(path), why, "send the file as that program wrote it")])

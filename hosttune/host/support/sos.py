@@ -19,7 +19,15 @@ from hosttune.errors import BadInput, Fault, Where
 from hosttune.frozen import frozen
 from hosttune.host.known.unit_folders import LOCAL, PACKAGES, SPLIT
 from hosttune.host.record.record import FORMAT_VERSION, KIND, encode_bytes
-from hosttune.host.support.archive import Archive, is_archive, read_archive, read_folder
+from hosttune.host.support.archive import (
+    Archive,
+    NameCount,
+    TooMuch,
+    is_archive,
+    make_refusal,
+    read_archive,
+    read_folder,
+)  # fmt: skip
 from hosttune.host.support.bug_report import FIRST_NAMESPACES, Tables, add_conclusions, make_os_release
 from hosttune.host.support.lspci import FOLDER, PciDevice, devices_in, tables_of
 from hosttune.host.support.smi import LongText, read_long
@@ -65,6 +73,7 @@ _ALWAYS: Final = (
 )  # fmt: skip
 _MASKED = regex(rb"(?<!\*)\*{6,10}(?!\*)")  # how plugins write what they masked
 _OF_CLEANING = regex(rb"53:4f:53:|\b10\d\.0\.0\.\d|obfuscated")  # MAC and IP addresses that `sos clean` makes up
+_OF_ROOT: Final = ("etc/", "sys/", "sos_commands/host/")
 _VERSION = regex(r"\d{1,3}(?:\.\d{1,4}){1,3}")
 _CHASSIS = regex(r"^ {0,40}Chassis: (\w{1,20})", re.MULTILINE)
 _HOSTS: Final = frozenset({"desktop", "laptop", "convertible", "server", "tablet", "vm", "embedded"})
@@ -110,6 +119,7 @@ class _Manifest:
     plugins: Mapping[str, Mapping[str, Any]]  # that ran
     version: str
     command_line: str
+    is_cleaned: bool = False
 
 
 def is_sosreport(content: bytes) -> bool:
@@ -125,13 +135,16 @@ def read_sosreport(content: bytes | None, path: str, tool_version: str) -> SosRe
         why = "no sosreport: it has no readable sos_reports/manifest.json (sos 4.0 and newer write it)"
         raise BadInput([Fault(Where(path), why, "give the sosreport-*.tar.xz as sos wrote it, or a record")])
     answers = dict(_list_answers(archive, manifest))
-    is_cleaned = "obfuscated" in path or any(map(_OF_CLEANING.search, archive.files.values()))
+    is_cleaned = manifest.is_cleaned or "obfuscated" in path or _shows_cleaning(archive)
     log = answers.get("dmesg", "")
     at = _parse_time(answers.get("date --utc", ""))
     queries: list[Mapping[str, Any]] = []
     if log:
         queries.append({"argv": ["dmesg", "--kernel"], "status": 0, "stdout": log, "stderr": ""})
-    tables, masked, units = _list_tables(archive, manifest, answers, queries, is_cleaned=is_cleaned)
+    try:
+        tables, masked, units = _list_tables(archive, manifest, answers, queries, is_cleaned=is_cleaned)
+    except TooMuch:
+        raise make_refusal(path, "it holds more than any sosreport") from None
     chassis = _CHASSIS.search(answers.get("hostnamectl status", "") or answers.get("hostnamectl", ""))
     if chassis and chassis[1] in _HOSTS:  # hostnamed of systemd answered, and is not in a container
         tables["links"] |= FIRST_NAMESPACES
@@ -173,13 +186,21 @@ def _read_manifest(archive: Archive) -> _Manifest:
     nothing = _Manifest({}, "", "")
     try:
         document = parse_json(archive.files.get(_MANIFEST, b""))
-        plugins, version = document["components"]["report"]["plugins"], document["version"]
+        components, version = document["components"], document["version"]
+        plugins = components["report"]["plugins"]
     except (ValueError, RecursionError, KeyError, TypeError):
         return nothing
     if not (isinstance(plugins, dict) and isinstance(version, str) and _VERSION.fullmatch(version)):
         return nothing
     own = {name: one for name, one in plugins.items() if isinstance(one, dict)}
-    return _Manifest(own, version, str(document.get("cmdline", "")))
+    return _Manifest(own, version, str(document.get("cmdline", "")), "cleaner" in components)
+
+
+def _shows_cleaning(archive: Archive) -> bool:
+    """Whether `sos clean` went over it, by files that only root writes. Elsewhere any user can write such a word, as
+    the title of a process, and would hide the rest.
+    """
+    return any(_OF_CLEANING.search(content) for place, content in archive.files.items() if place.startswith(_OF_ROOT))
 
 
 def _list_rows(plugin: Mapping[str, Any], key: str) -> Iterator[Mapping[str, Any]]:
@@ -188,19 +209,19 @@ def _list_rows(plugin: Mapping[str, Any], key: str) -> Iterator[Mapping[str, Any
 
 
 def _list_answers(archive: Archive, manifest: _Manifest) -> Iterator[tuple[str, str]]:
-    """What commands printed that came to their end, and of which nothing is cut, by the command. A file that many name
-    is kept once.
+    """What commands printed that came to their end, and of which nothing is cut, by the command. sos writes a file for
+    each: one that many name counts for the first, and costs once.
     """
-    texts: dict[str, str] = {}
+    taken: set[str] = set()
     for row in (row for plugin in manifest.plugins.values() for row in _list_rows(plugin, "commands")):
         command, place, status = row.get("exec"), row.get("filepath"), row.get("return_code")
         if not (isinstance(command, str) and isinstance(place, str) and isinstance(status, int)):
             continue
         ended = status == 0 or (command.startswith("nvidia-smi ") and status in _STATUSES_OF_SMI)
         ended = ended or (command == "systemctl status --all" and status in _STATUSES_OF_UNITS)
-        if ended and not row.get("truncated") and archive.files.get(place):
-            texts[place] = texts.get(place) or _decode(archive.files[place])
-            yield command, texts[place]
+        if ended and not row.get("truncated") and archive.files.get(place) and place not in taken:
+            taken.add(place)
+            yield command, _decode(archive.files[place])
 
 
 def _parse_time(date: str) -> float:
@@ -315,13 +336,15 @@ def _list_unit_files(archive: Archive) -> frozenset[str]:
 
 
 def _find_folders(archive: Archive) -> set[str]:
-    """Those that are in the archive, and those that what is in it must be in."""
+    """Those that are in the archive, and those that what is in it must be in. Raises TooMuch."""
     found: set[str] = set(archive.folders)
+    named = NameCount()
     for place in (*archive.files, *archive.links, *archive.folders, *archive.left_out):
         folder = place.rpartition("/")[0]
         for _ in range(_DEEP):
             if not folder or folder in found:
                 break
+            named.add(folder)
             found.add(folder)
             folder = folder.rpartition("/")[0]
     return found

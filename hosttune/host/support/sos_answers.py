@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 from hosttune.host.known.dpkg_status import NO_RELATIONS
+from hosttune.host.support.archive import NameCount
 from hosttune.host.support.lspci import FOLDER
 from hosttune.regex import regex
 
@@ -60,16 +62,18 @@ _GROUP = regex(r"^ {1,9}1 {1,9}0 .{1,4000} (\d{1,9}::/\S{0,4000})$", re.MULTILIN
 
 def add_answers(tables: Tables, answers: Mapping[str, str]) -> list[Mapping[str, Any]]:
     """Enter into the tables of a record what these commands printed; what is there already stays. What other commands
-    would have printed is returned as a record has it.
+    would have printed is returned as a record has it. Raises TooMuch.
     """
+    named = NameCount()
     devices = [one for one in map(_read_properties, answers.get(_DEVICES, "").split("\n\n")) if one]
     _add_devices(tables, devices)
     for command, text in answers.items():
         if command.startswith(_ATTRIBUTES):
             for path, value in _list_attributes(text):
+                named.add(path)
                 tables["files"].setdefault(path, f"{value}\n")
         elif command.startswith(_LISTED):
-            _add_listing(tables, command.split(" ", 2)[2].rstrip("/"), text)
+            _add_listing(tables, command.split(" ", 2)[2].rstrip("/"), text, named)
         elif command.startswith("ps axo pid,ppid,") and (group := _GROUP.search(text)):
             tables["files"].setdefault("/proc/1/cgroup", f"{group[1]}\n")
         elif command.startswith("dumpe2fs -h /dev/"):
@@ -145,7 +149,7 @@ def _list_attributes(text: str) -> Iterator[tuple[str, str]]:
             yield f"{place}/{found[1]}", found[2]
 
 
-def _add_listing(tables: Tables, top: str, text: str) -> None:
+def _add_listing(tables: Tables, top: str, text: str, named: NameCount) -> None:
     """The names in each folder below `top`, and where the links lead."""
     folders: dict[str, set[str]] = {}
     own: set[str] | None = None
@@ -160,10 +164,14 @@ def _add_listing(tables: Tables, top: str, text: str) -> None:
             if name in {".", ".."}:
                 continue
             own.add(name)
+            if not arrow and row[1] != "d":
+                continue
+            path = f"{folder}/{name}"
+            named.add(path, target)
             if arrow:
-                tables["links"].setdefault(f"{folder}/{name}", target)
-            elif row[1] == "d":
-                tables["stats"].setdefault(f"{folder}/{name}", list(FOLDER))
+                tables["links"].setdefault(path, target)
+            else:
+                tables["stats"].setdefault(path, list(FOLDER))
     for path, names in folders.items():
         tables["listings"].setdefault(path, sorted(names))
 
@@ -198,8 +206,8 @@ def _list_rows_of_df(answers: Mapping[str, str], command: str) -> dict[str, tupl
     """Of a place on which two file systems are mounted nothing is taken: one is hidden."""
     text = next((text for one, text in answers.items() if one.startswith(command)), "")
     rows = [row for row in map(_DF.fullmatch, text.split("\n")) if row]
-    places = [row[4] for row in rows]
-    return {row[4]: (int(row[1]), int(row[2]), int(row[3])) for row in rows if places.count(row[4]) == 1}
+    places = Counter(row[4] for row in rows)
+    return {row[4]: (int(row[1]), int(row[2]), int(row[3])) for row in rows if places[row[4]] == 1}
 
 
 def _make_status(text: str) -> Any:

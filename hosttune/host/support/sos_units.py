@@ -7,6 +7,7 @@ Sources: systemctl(1), systemd-delta(1), systemd.unit(5); sos 4.0 to 4.12 (sos/r
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 from hosttune.host.known.unit_folders import LOAD_PATH, LOCAL
@@ -27,7 +28,8 @@ _UNIT = regex(
     r"(?: .{0,4000})?"
 )
 _STATES: Final = frozenset({"enabled", "disabled", "static", "masked"})
-_CHANGED: Final = "changed on disk"
+# systemctl(1) itself says it; below a unit are its processes and the log, whose words are of users.
+_CHANGED = regex(r"^Warning: .{1,4000} changed on disk", re.MULTILINE)
 
 
 class SosUnits:
@@ -42,7 +44,7 @@ class SosUnits:
         self._loaded = {row[1]: row for row in filter(None, map(_UNIT.fullmatch, loaded.split("\n")))}
         self._listings = listings
         self._is_known = bool(self._shown and self._files and self._loaded)
-        self._is_fresh = _STATUS in answers and _CHANGED not in answers[_STATUS]
+        self._is_fresh = _STATUS in answers and not _CHANGED.search(answers[_STATUS])
         lasting = {name for name, (state, _) in self._files.items() if state != "transient"}
         self.has_no_local = self._is_known and LOCAL not in answers.get(_DELTA, LOCAL) and lasting <= {*collected}
         self.failed = _list_failed(answers[_FAILED]) if _FAILED in answers else None

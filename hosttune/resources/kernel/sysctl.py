@@ -177,11 +177,21 @@ def _examine(wish: Wish, context: Context) -> _SysctlComparison | Finding:
     if not (live_ok and boot_ok):
         hold, todo = _find_owner(wish, others, unread, elsewhere, context)
         is_decided = boot is not None and not boot.is_of_distribution
-        if todo and boot and is_decided and not is_image and boot.value.split() != str(live).split():
+        if todo and boot and is_decided and not is_image and _is_nearer(boot.value, str(live), wish):
             todo = f"{todo}; what the files say is not in force now: sudo sysctl --system"
     return _SysctlComparison(
         wish, live, choose_nearest(str(live), wish), live_ok, boot_ok, needs_no_file, evidence, hold, todo
     )
+
+
+def _is_nearer(boot: str, live: str, wish: Wish) -> bool:
+    """Whether a value in force would be better than the one that is: to load the files anew can also make it worse."""
+    if satisfies_wish(live, wish) or satisfies_wish(boot, wish):
+        return not satisfies_wish(live, wish)
+    wanted = choose_nearest(live, wish)
+    if not all(word.isdecimal() for word in (boot, live, str(wanted))):
+        return False
+    return abs(int(boot) - int(wanted)) < abs(int(live) - int(wanted))
 
 
 def _find_elsewhere(wish: Wish, live: str, boot: Placed | None, context: Context) -> Elsewhere | None:

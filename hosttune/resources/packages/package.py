@@ -127,6 +127,8 @@ def _compare(wish: Wish, context: Context) -> Finding:
     refused = str(wish.fields.get("refused", ""))
     if refused:
         reason, todo = "no suitable packages can be installed now", str(wish.fields.get("todo", ""))
+        if absent := str(wish.fields.get("absent", "")):
+            reason = f"{absent}, and {reason}"
         if todo == repair_of(context.facts):
             reason, todo = _NOT_WHOLE, _repair(context)
         return Finding(wish.rule, wish.subject, Verdict.DIFFERS, Hold(HoldKind.REFUSED, refused), reason, todo=todo)

@@ -19,7 +19,9 @@ MODULES = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 MAX_DEPTH = 40
 MAX_VALUES = 100_000
 MAX_TEXT = 1 << 20  # characters of an answer without its record
-MAX_RECORD = 128 << 20  # bytes: what `hosttune report` reads
+# Of a record what `hosttune report` reads (hosttune/codec.py: parse_json).
+MAX_RECORD = 64 << 20  # bytes
+MAX_RECORD_VALUES = 1 << 22
 MAX_OUTPUT = 16 << 20  # characters that a module prints: a character of its answer can become six in JSON
 MAX_RECORD_OUTPUT = MAX_OUTPUT + 2 * MAX_RECORD  # and with a record, most of which is printed as it is
 MAX_INTEGER = 2**63
@@ -120,11 +122,14 @@ def parse_record(text):
         raise MalformedAnswer("record: expected text")
     try:
         size = len(text.encode())
-        data = json.loads(text) if size <= MAX_RECORD else None
+        values = sum(map(text.count, ",[{{{"))  # an object takes more memory than the other values
+        data = json.loads(text) if size <= MAX_RECORD and values <= MAX_RECORD_VALUES else None
     except (ValueError, RecursionError):
         raise MalformedAnswer("record: expected a record of hosttune, and it cannot be read as JSON") from None
     if size > MAX_RECORD:
         raise MalformedAnswer(f"record: larger than {MAX_RECORD >> 20} MiB")
+    if values > MAX_RECORD_VALUES:
+        raise MalformedAnswer(f"record: more than {MAX_RECORD_VALUES} values")
     expected = {"kind": str, "format_version": int, "name": str, "machine": str, "listings": dict}
     is_record = isinstance(data, dict) and all(isinstance(data.get(name), kind) for name, kind in expected.items())
     if not is_record or data["kind"] != "hosttune record":
