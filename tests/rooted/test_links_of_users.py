@@ -14,8 +14,8 @@ import pytest
 
 from hosttune.errors import BadInput
 from hosttune.host.door import Stat
-from hosttune.host.reading import tree
-from hosttune.host.reading.gathered import content_of
+from hosttune.host.reading import late_mounts, tree
+from hosttune.host.reading.gathered import content_of, list_files
 from hosttune.host.reading.tree import FileTree
 from hosttune.host.support.reader import read_support_folder
 from hosttune.measure.dataset.probe import probe_file
@@ -193,3 +193,16 @@ def test_lease_of_a_user_is_not_waited_for(look, folder):
             child.kill()
     assert isinstance(answer, Unreadable)
     assert "Resource temporarily unavailable" in answer.reason
+
+
+def test_folders_of_a_report_are_listed_by_one_child(folder, monkeypatch):
+    """One for each would take a fortieth of a second: for what a user can nest, minutes."""
+    below = folder / "/".join("a" * 60)
+    below.mkdir(parents=True)
+    (below / "x.json").touch()
+    os.chown(folder, EVE, EVE)
+    late_mounts._find_stranger.cache_clear()
+    forks, own_fork = [], os.fork
+    monkeypatch.setattr(os, "fork", lambda: forks.append(1) or own_fork())
+    assert list(list_files([str(folder)])) == [(str(below / "x.json"), "")]
+    assert len(forks) <= 2  # one asks whether the word is a folder

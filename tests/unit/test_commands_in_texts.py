@@ -200,7 +200,7 @@ AS_IT_IS = {
     "cli/common.py": {"spell_program()", "quote_for_shell(words)", "_spell_chosen(asdict(look)) if look else ''"},
     "cli/going_on.py": {"then"},
     "cli/init.py": {"spell_program()"},
-    "engine/rules/trusted.py": {"name", "home", "spoilt"},
+    "engine/rules/trusted.py": {"name", "home", "spoilt", "copy"},
     "facts/apt_decisions.py": {"update"},
     "facts/containers/known_holes.py": {"names", "number"},
     "facts/gpu/candidates.py": {"install"},

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from time import process_time
+
 import pytest
 
 from hosttune.facts import Facts, UnknownFact
@@ -144,3 +146,13 @@ def test_modules_of_infiniband_that_the_kernel_has_no_file_of(dep, builtin, lack
     assert facts_of(files=files).peermem.lacks_files == lacking
     with pytest.raises(UnknownFact):
         _ = facts_of(files={f"{folder}/modules.dep": dep}).peermem.lacks_files
+
+
+def test_time_of_a_long_line_grows_no_faster_than_the_line():
+    """In a record it may have a megabyte: with each argument compared to each it took minutes."""
+    line = " ".join(f"isolcpus=0-{number}" for number in range(60_000))
+    start = process_time()
+    cmdline = facts_of(f"{LINE} {line}").cmdline
+    assert len(cmdline.contradictions) == 1
+    assert len(cmdline.removed) == 60_000
+    assert process_time() - start < 5

@@ -83,11 +83,11 @@ class Cmdline(Fact):
 
 def find_repeated(arguments: tuple[str, ...]) -> tuple[str, ...]:
     """Arguments given with different values where one value counts."""
-    seen: dict[str, list[str]] = {}
+    seen: dict[str, dict[str, None]] = {}
     for one in arguments:
         name, equals, _ = one.partition("=")
-        if equals and "." not in name and name not in _LISTS and one not in seen.setdefault(name, []):
-            seen[name].append(one)
+        if equals and "." not in name and name not in _LISTS:
+            seen.setdefault(name, {})[one] = None
     return tuple(", later ".join(values) for values in seen.values() if len(values) > 1)
 
 
@@ -172,7 +172,8 @@ def _find_pending(reader: Reader, facts: Facts, arguments: tuple[str, ...]) -> t
     if later is None:
         return (), ()
     now = tuple(word for word in arguments if not _OWN.match(word) and not word.startswith("vt.handoff"))
-    return tuple(word for word in later if word not in now), tuple(word for word in now if word not in later)
+    left, right = frozenset(now), frozenset(later)
+    return tuple(word for word in later if word not in left), tuple(word for word in now if word not in right)
 
 
 def _zeroes_memory(reader: Reader, facts: Facts, arguments: tuple[str, ...], name: str) -> bool:

@@ -4,6 +4,7 @@ them. They are someone else's: nothing in them is trusted, and one that cannot b
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import tempfile
@@ -13,7 +14,9 @@ from functools import partial
 from typing import BinaryIO
 
 from hosttune.errors import HosttuneError
+from hosttune.host.reading.late_mounts import Looker
 from hosttune.host.reading.named import ANSWER_S, answer_in_time, read_named, reason_of
+from hosttune.values import Unreadable
 
 LIMIT = 128 << 20  # bytes of one file, as of a record
 SUFFIX = ".json"
@@ -23,6 +26,7 @@ RECORDS = "records"  # the folder of the records, beside the results of the same
 _SERVER_S = 2.0  # for a server to answer about a folder or a link in a folder
 _ARCHIVED_S = 366 * 24 * 3600 * 11  # the times of files below it say nothing
 _MAX_LISTS = 8  # lists that name lists
+_LOOKER = Looker()
 
 
 def list_files(words: Iterable[str], *, depth: int = 0) -> Iterator[tuple[str, str]]:
@@ -74,7 +78,7 @@ def _from_folder(top: str) -> Iterator[tuple[str, str]]:
     while folders:
         folder = folders.pop()
         try:
-            entries = json.loads(answer_in_time(folder, partial(_list_entries, folder), _SERVER_S))
+            entries = json.loads(_list_in_time(folder))
         except OSError as error:
             found = True
             yield folder, reason_of(error).replace("cannot be read", "cannot be listed", 1)
@@ -87,6 +91,16 @@ def _from_folder(top: str) -> Iterator[tuple[str, str]]:
         folders += [os.path.join(folder, name) for name, kind in reversed(entries) if kind == "folder"]
     if not found:
         yield top, f"holds no {SUFFIX}, {', '.join(SUPPORT_SUFFIXES)} file"
+
+
+def _list_in_time(folder: str) -> bytes:
+    """As `_list_entries`. For root one child looks at all folders: there can be thousands of them. Raises OSError."""
+    if os.geteuid():
+        return answer_in_time(folder, partial(_list_entries, folder), _SERVER_S)
+    answer = _LOOKER.ask(_list_entries, os.path.abspath(folder), folder)
+    if isinstance(answer, Unreadable):
+        raise OSError(errno.ETIMEDOUT, answer.reason.rpartition(": ")[2])
+    return bytes(answer)
 
 
 def _list_entries(folder: str) -> bytes:
