@@ -399,7 +399,7 @@ def _find_skipped_limits(reader: Reader, facts: Facts) -> Iterator[LostFile]:
         if rows and facts.file_owners[path].decides:
             more = f", and {len(rows) - 3} more lines" if len(rows) > 3 else ""
             why = ", ".join(f"line {line} {text}" for line, text in rows[:3]) + more + ": pam_limits skips that"
-            way_out = f"correct it in {quote(path)}\nlog in anew, and see: ulimit -a"
+            way_out = f"correct it in {quote(path)}\nlog in again, and see: ulimit -a"
             lines = tuple(line for line, _ in rows)
             yield LostFile(path, (), lines, facts.file_owners[path].name, "", "", False, path, why=why, way_out=way_out)
 

@@ -30,7 +30,7 @@ from tests.rules.tried import policy_at, reader_of
 
 # What only makes effective what was written.
 EFFECTS = ("systemctl daemon-reload", "update-grub", "update-initramfs ", "dockerd --validate", "when it is not in use: ",
-           "log in anew", "reboot when nothing runs")  # fmt: skip
+           "log in again", "reboot when nothing runs")  # fmt: skip
 NOW = {"enable": "start", "disable": "stop"}
 TRIED = [(f"{rule}-{case['name']}", rule, case) for rule, case in CASES if case["expect"].get("changes")]
 TRIED += [(f"{path.stem}-{rule}", rule, path) for path in BUILT for rule, kind in CATALOG.rules.items() if kind.want]

@@ -269,7 +269,7 @@ def require_confirmable(session: Session, reader: Reader, run_id: str | None) ->
             hint=f"wait for it; of one that was cut off: sudo hosttune undo {quote(trial.run)} --yes",
         )
     if trial.state is TrialState.LIVE and (reason := why_not_proof(read_login(reader), trial.record.made_s)):
-        way_out = "log in anew by ssh, beside this one, and type it there; a text console of this machine does as well"
+        way_out = "log in again by ssh, beside this one, and type it there; a text console of this machine does as well"
         raise Refused(reason, hint=way_out)
     return trial
 

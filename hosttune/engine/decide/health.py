@@ -83,7 +83,7 @@ def _make_unjudged_point(sole: str) -> HealthPoint:
     if sole:
         why = f"--only {sole} leaves no rule that can judge this host"
         return HealthPoint(Fitness.UNKNOWN, "", "", why, "ask without --only")
-    return HealthPoint(Fitness.UNKNOWN, "", "", _NOBODY, "ask on the host itself")
+    return HealthPoint(Fitness.UNKNOWN, "", "", _NOBODY, "run it on the host itself")
 
 
 def _judge_fitness(finding: Finding, drains: Drains) -> Fitness:
