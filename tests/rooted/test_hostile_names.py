@@ -60,7 +60,7 @@ def jobs_seen(name: str) -> list[str]:
             assert libc.unshare(0x20000) == 0
             assert libc.mount(b"none", b"/", None, 1 << 14 | 1 << 18, None) == 0
             null = os.open("/dev/null", os.O_RDWR)
-            assert libc.mount(b"tmpfs", b"/dev", b"tmpfs", 0, None) == 0
+            assert libc.mount(b"tmpfs", b"/dev", b"tmpfs", 0, b"mode=755") == 0
             os.mknod("/dev/null", 0o20666, os.makedev(1, 3))
             os.mknod("/dev/nvidia0", 0o20666, os.makedev(1, 3))  # no driver opens a node of NVIDIA's here
             holder = subprocess.Popen([sys.executable, "-I", "-c", HOLDER, name], stdin=null, stdout=subprocess.PIPE)
