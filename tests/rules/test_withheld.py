@@ -175,7 +175,9 @@ def test_one_device_of_unknown_class_hides_no_fault_of_another(rule, case):
         is_counted = rule == "gpu-count" and name == "class"
         if name in {"vendor", "class"} and slot not in sick and not is_counted:
             after = findings_of(Withholding(door.base, frozenset({("read", path)})), [rule], params)
-            assert sick <= faults_in(after), path
+            # Where no GPU is left, one function of an unknown vendor may be one: then it is unknown, never well.
+            is_open = name == "vendor" and case["expect"].get("says", "").startswith("no GPU is on the PCI bus")
+            assert sick <= faults_in(after) or (is_open and judge(after).fitness is Fitness.UNKNOWN), path
 
 
 @pytest.mark.skipif(not REPORTS, reason="the cases of public reports are not here")
