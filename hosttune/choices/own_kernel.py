@@ -43,7 +43,7 @@ def suggest_own_kernel(facts: Facts, kernel: str) -> str:
         gone = tuple(one for one in gone if one not in left)
     lacks_headers = own and not _has_module(facts, own) and not are_headers_here(facts, own)
     wanted = [*metas, *([headers_for(own)] if lacks_headers else [])]
-    steps = [f"{kernel} is no kernel of {_name_archive(facts)}; {_describe_own(facts, own)}"]
+    steps = [f"{kernel} is not a kernel of {_name_archive(facts)}; {_describe_own(facts, own)}"]
     if wanted:
         operands = [*wanted, *(f"{one}-" for one in gone)]
         steps[0] += f": sudo apt-get update && sudo apt-get install {join(operands)}"

@@ -157,7 +157,7 @@ def test_choose_foreign_kernel_without_modules_is_refused():
     offer = (candidate("nvidia-driver-580-server-open", ""),)
     facts = machine(offer=offer)
     facts.kernel.flavour = ""
-    assert "6.8.0-45-generic is no kernel of Ubuntu's" in choose(facts, PARAMS).reason
+    assert "6.8.0-45-generic is not a kernel of Ubuntu's" in choose(facts, PARAMS).reason
     facts.kernel.flavour = "lowlatency"
     assert "no kernel metapackage is installed (linux-image-lowlatency" in choose(facts, PARAMS).reason
 

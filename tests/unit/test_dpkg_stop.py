@@ -457,7 +457,7 @@ def test_kernel_of_another_archive_gives_way_to_ubuntus_before_its_log_is_to_be_
     """xanmod/linux issue 292: the next kernel; the running one is Ubuntu's and has a module."""
     repair = find_stop(on_kernel(XANMOD, *OF_XANMOD, kernels=(RUNNING, XANMOD), next_kernel=XANMOD)).repair
     assert repair.startswith(
-        f"{XANMOD} is no kernel of Ubuntu's archive; use {RUNNING}, which has a module: sudo apt-get remove "
+        f"{XANMOD} is not a kernel of Ubuntu's archive; use {RUNNING}, which has a module: sudo apt-get remove "
         f"linux-headers-{XANMOD} linux-image-{XANMOD}\nor fix what"
     )
 
@@ -493,14 +493,16 @@ def test_kernel_of_a_distribution_is_not_replaced(kernel):
 )
 def test_kernel_that_no_package_brought_is_not_of_ubuntu(kernel):
     repair = find_stop(on_kernel(kernel, kernels=(RUNNING, kernel))).repair
-    assert f"{kernel} is no kernel of Ubuntu's archive; use {RUNNING}, which has a module\nlet {RUNNING} boot" in repair
+    assert (
+        f"{kernel} is not a kernel of Ubuntu's archive; use {RUNNING}, which has a module\nlet {RUNNING} boot" in repair
+    )
 
 
 def test_compiler_of_another_kernel_leads_and_headers_of_a_newer_release_do_not():
     repair = find_stop(on_kernel(XANMOD, *OF_XANMOD, error=BuildError("error: -f", OLD_COMPILER, "gcc-16"))).repair
-    assert repair.startswith("bring gcc-16") and f"\nor {XANMOD} is no kernel of" in repair  # noqa: PT018 - one sentence
+    assert repair.startswith("bring gcc-16") and f"\nor {XANMOD} is not a kernel of" in repair  # noqa: PT018 - one sentence
     repair = find_stop(on_kernel(XANMOD, *OF_XANMOD, error=BuildError("libc.so.6", NEWER_RELEASE))).repair
-    assert repair.startswith(f"{XANMOD} is no kernel of")
+    assert repair.startswith(f"{XANMOD} is not a kernel of")
 
 
 def test_proxmoxs_kernel_of_no_other_with_a_module_leads_to_its_default_one():

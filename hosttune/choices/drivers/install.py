@@ -323,7 +323,7 @@ def _find_prebuilt(metapackage: str, facts: Facts) -> str:
 
 def _why_none(facts: Facts, full: str) -> str:
     if not facts.kernel.flavour:
-        return f"{facts.kernel.release} is no kernel of Ubuntu's"
+        return f"{facts.kernel.release} is not a kernel of Ubuntu's"
     if kernel := _kernel_flavour(facts):
         return f"apt has no linux-modules-nvidia-{full}-{kernel}"
     image = f"linux-image-{facts.kernel.flavour}"

@@ -123,7 +123,7 @@ def compare_rules(
 
 def merge_findings(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """One finding per rule and subject. What is held or unknown in one part holds the other parts: a rule's changes
-    stand or fall together. Waiting (for a reboot) is no obstacle to the rest.
+    stand or fall together. What waits (for a reboot) does not hold the rest.
     """
     groups: dict[tuple[str, str], list[Finding]] = {}
     for finding in findings:

@@ -77,7 +77,7 @@ _DESCRIBED = {
     NO_POWER: "the power connectors of {} have no power (kernel log: necessary power cables)",
     NO_LOADER: "the loader of the firmware ended with an error for {} (kernel log: Booter)",
     NO_ROM: "the driver found no valid ROM (VBIOS) of {} (kernel log)",
-    NOT_READY: "the open kernel module of this release drives {} only with an option, as it is no data-center GPU "
+    NOT_READY: "the open kernel module of this release drives {} only with an option, as it is not a data-center GPU "
     "(kernel log: only ready for use on Data Center GPUs)",
 }
 

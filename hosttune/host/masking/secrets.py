@@ -25,7 +25,7 @@ _WORDS = (
     # github_pat=, jwt: of a file; `pat=x` of a script and `sort_key=name` are none
     r"(?<![a-z0-9])(?:pat|jwt)(?=[\"']?\s*[=:]\s*[\"']?[\w.+/=~-]{8})|"
     r"(?<=[a-z0-9])[_-](?:key|auth)(?=[\"']?\s*[=:]\s*(?:[|>][-+\d]{0,2}\s{1,80})?[\"']?(?=[\w+=-]{12})[\w+=-]{0,64}\d)|"
-    # by itself only before what is no word of a language; the arguments of a runtime of Docker
+    # by itself only before what is not a word of a language; the arguments of a runtime of Docker
     r"(?<![\w.-])key(?=[\"']?\s*[=:]\s*[\"']?(?=[a-z0-9+=]{16})[a-z+=]{0,64}\d)|(?<=[\"'])runtimeArgs(?=[\"']\s*:\s*\[)|"
     r"access[_-]?key[_-]?id|proxy-?auth|(?<!\w)auth(?=[\"']?\s*[=:])|"
     # OPENAI_KEY, REDISCLI_AUTH; CONFIG_IMA_KEY=y of a kernel is none, nor `sas: phy-0:1`

@@ -178,7 +178,7 @@ def open_named_place(path: str) -> int:
     The links of /proc lead to files without a path, as to a pipe of a shell. Raises OSError.
     """
     if "\0" in path:
-        raise OSError(errno.EINVAL, "is no path: it holds a NUL", path)
+        raise OSError(errno.EINVAL, "is not a path: it holds a NUL", path)
     if os.geteuid() or path.startswith(_OF_PROC):
         return os.open(path, os.O_PATH | os.O_CLOEXEC)
     from hosttune.host.reading.tree import open_live_place

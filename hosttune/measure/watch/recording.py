@@ -90,7 +90,7 @@ def replay(path: str) -> tuple[Watched, Iterator[Tick]]:
 
 
 def _open_record(path: str) -> BinaryIO:
-    """A file that nobody can keep us waiting for is read while it is looked at, however long it is. Raises OSError."""
+    """A file that no one can keep back is read while it is looked at, however long it is. Raises OSError."""
     if not can_hang(path) and stat.S_ISREG(os.stat(path).st_mode):
         return os.fdopen(open_named(path), "rb")
     return io.BytesIO(read_named(path, MOST_AT_ONCE))

@@ -261,7 +261,7 @@ def _round_value(value: Any) -> Any:
 
 @lru_cache(maxsize=64)  # asked for each part of each tick
 def _list_fields(kind: type) -> tuple[str, ...]:
-    """None of what is no dataclass."""
+    """None of what is not a dataclass."""
     return tuple(field.name for field in fields(kind)) if is_dataclass(kind) else ()
 
 
