@@ -134,7 +134,7 @@ def on(cause, error=0, words="", **more):
         ("not set up", 0, "GPU not set up", "that line does not name the cause", KERNEL_LOG),
         ("no power", 0, "GPU not set up", "no power", "look at each power cable of this board"),
         ("no loader", 0, "GPU not set up", "Booter", "power it off and on"),
-        ("not ready", 0, "GPU not set up", "no data-center GPU", "NVreg_OpenRmEnableUnsupportedGpus=1"),
+        ("not ready", 0, "GPU not set up", "not a data-center GPU", "NVreg_OpenRmEnableUnsupportedGpus=1"),
         ("no ROM", 0, "GPU not set up", "no valid ROM", "ask the vendor of the board"),
     ],
 )  # fmt: skip
