@@ -640,6 +640,11 @@ def _tell_opening(sources: Sources, entry: FstabEntry, held: Filesystem) -> str:
         later = (
             "" if known.is_at_boot else f"\nfor the next boot: take noauto out of line {known.line} of /etc/crypttab"
         )
+        if known.has_no_key and not later:
+            later = (
+                f"\nline {known.line} of /etc/crypttab names no key, so that each boot asks for a passphrase; for a "
+                "boot that asks none: add one (cryptsetup luksAddKey), and its path as the third field"
+            )
     else:
         later = f"\nfor the next boot: echo {quote(f'{name} {tag} none luks')} | sudo tee -a /etc/crypttab"
     return _OPENING.get(held.fstype, "").format(
