@@ -48,7 +48,7 @@ from hosttune.resources.storage.fstab_needs import find_needs
 from hosttune.values import ABSENT, Unreadable, join_steps
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from hosttune.facts import Facts
     from hosttune.facts.storage.fstab import FstabEntry
@@ -183,7 +183,7 @@ def look_at_boot_lines(facts: Facts) -> tuple[BootLine, ...]:
     if isinstance(document, Unreadable):
         raise UnknownFact(f"{PATH}: {document.reason}")
     lines = () if document is ABSENT else tuple(_look_at_lines(facts, document))
-    lines = tuple(_add_failures(facts, lines))
+    lines = tuple(_add_docker(facts, _add_failures(facts, lines)))
     found = (*lines, *look_at_units(facts), *look_at_crypttab(facts), *look_at_root(facts), *look_at_resume(facts))
     found = (*found, *look_at_root_line(facts), *look_at_subvolume(facts))
     found = (*found, *look_at_failed_units(facts, found))
@@ -226,6 +226,20 @@ def _add_failures(facts: Facts, lines: Sequence[BootLine]) -> Iterator[BootLine]
         end = "the mount failed, and a boot that fails so ends in the emergency shell"
         todo = f"{cause.way_out}\nor add nofail, with which a boot goes on without it"
         yield replace(line, is_of_device=True, fault=f"{line.where} {cause.sentence}: {end}", way_out=todo)
+
+
+def _add_docker(facts: Facts, lines: Iterable[BootLine]) -> Iterator[BootLine]:
+    """What Docker unmounts when it stops: the folder of its driver overlay2 (https://github.com/moby/moby/issues/39267)."""
+    root = attempt(lambda: facts.docker.data_root)
+    for line in lines:
+        if line.target != f"{root}/overlay2" or line.fault or line.note or line.remark:
+            yield line
+            continue
+        note = (
+            f"{line.where} mounts at {line.target}, which Docker unmounts when it stops: it starts without its images"
+        )
+        todo = f"stop Docker, copy all of {root} to this disk, and mount it at {root} instead"
+        yield replace(line, note=note, way_out=todo)
 
 
 def _explain_need(line: BootLine, lost: BootLine, relation: str) -> BootLine:

@@ -20,7 +20,7 @@ from hosttune.facts.signs import failed_by_itself
 from hosttune.facts.storage.failed_checks import find_failed_check
 from hosttune.facts.storage.fstab_lines import PATH, FstabText
 from hosttune.facts.storage.fstab_types import is_remote_to_systemd, needs_network
-from hosttune.facts.storage.mount_units import mount_command
+from hosttune.facts.storage.mount_units import device_path, mount_command
 from hosttune.facts.storage.mounts import name_effective_type, unit_name
 from hosttune.facts.storage.sources import SourceKind, find_fault, sources_of
 from hosttune.host.masking.cleaned import clean
@@ -68,9 +68,15 @@ _CHECKS = {"ext": "e2fsck -n", "xfs": "xfs_repair -n", "btr": "btrfs check --rea
 _NO_FORMAT = regex(r"enable quota tracking \(type=\d, err=-3[,)]")  # ESRCH of dquot_load_quota_sb()
 _SAYS_SUCCESS = frozenset({"ext2", "ext3", "ext4", "xfs"})
 _TIMED_OUT = "Mounting timed out"  # systemd, src/core/mount.c
+_GIVEN_UP = "/start failed with result 'dependency'"
+_NO_REASON = "bad superblock"  # libmount, of each EINVAL
+_NO_PROJECT = (
+    "quotas of projects need a feature, which is set while it is not mounted: sudo tune2fs -O project -Q prjquota {}"
+)
 _SAID = regex(r"(?:mount(?:\.[\w.-]{1,32})?: |mount error\b|fuse: |fusermount3?: )")
 _UNNAMED = regex(r"(?i:failed to resolve|could not resolve|name resolution|name or service not known)")
 _FAR = regex(r"(?i:is unreachable|no route to host|timed out|refused|host is down|error ?\((?:101|11[0-5])\))")
+_MOST_UNITS = 16  # whose journal is read: each look can take seconds
 _LONGEST_WORDS = 200  # characters of what a program said
 _OPTION = regex(r"Unknown parameter '([^']*)'|(?:Unrecognized|unrecognized|unknown) mount option \W?([\w.-]+)")
 
@@ -89,6 +95,7 @@ class MountCauses:
         self._facts = facts
         self._entries = {(one.file, one.line): one for one in facts.fstab.entries}
         self._units = facts.mount_units.by_place
+        self._words: dict[str, tuple[str, ...]] = {}
 
     def find(self, file: str, number: int) -> MountCause:
         """The cause of a line of fstab, or of a unit file, whose line is that of its What=."""
@@ -207,6 +214,12 @@ class MountCauses:
         found = attempt(failed_by_itself, self._facts.reader)
         return found if isinstance(found, Mapping) else {}
 
+    def _read_words(self, name: str) -> tuple[str, ...]:
+        """The journal of a unit in this boot, of the first ones that are asked for."""
+        if name not in self._words and len(self._words) < _MOST_UNITS:
+            self._words[name] = read_last_words(self._facts.reader, name)
+        return self._words.get(name, ())
+
     def _of_failed_check(self, entry: FstabEntry) -> MountCause:
         """The check of its file system that found what it does not repair by itself."""
         sentence, todo = find_failed_check(self._facts, entry)
@@ -218,7 +231,7 @@ class MountCauses:
         if name not in self._failed or is_remote_to_systemd(entry.fstype, frozenset(entry.options)):
             return MountCause()
         is_timeout = self._failed[name].get("Result") == "timeout"
-        if not is_timeout and not any(_TIMED_OUT in one for one in read_last_words(self._facts.reader, name)):
+        if not is_timeout and not any(_TIMED_OUT in one for one in self._read_words(name)):
             return MountCause()
         given = [one.partition("=")[2] for one in entry.options if one.startswith("x-systemd.mount-timeout=")]
         sentence = f"was still being mounted after {given[-1] if given else '90 s'}, and systemd ended that"
@@ -230,7 +243,12 @@ class MountCauses:
     def _of_words(self, entry: FstabEntry) -> MountCause:
         """What mount(8) or its helper said in this boot, where nothing else tells the cause."""
         name = unit_name(entry.path or entry.target)
-        words = read_last_words(self._facts.reader, name) if name in self._failed else ()
+        words = self._read_words(name)
+        if name not in self._failed:  # it was never tried
+            late = "x-systemd.device-timeout=5min in its options\n" if entry.file == PATH else ""
+            is_late = any(_GIVEN_UP in one for one in words) and bool(sources_of(self._facts).find(entry.source))
+            todo = f"mount it now: {mount_command(entry)}\nif its disk comes late at a boot: {late}" if is_late else ""
+            return MountCause("was given up in this boot, as what it waits for was not there in time" * is_late, todo)
         said = next((one for one in reversed(words) if _SAID.match(one)), "")
         if not said:
             return MountCause()
@@ -241,7 +259,11 @@ class MountCauses:
             todo = f"see whether its name resolves now: getent hosts {quote(server)}\n"
         elif is_far and _FAR.search(said):
             todo = f"see whether its server answers now: ping -c 3 {quote(server)}\n"
-        if not todo.startswith("then "):
+        elif _NO_REASON in said and "prjquota" in entry.options and entry.fstype == "ext4":
+            todo = join_steps((_NO_PROJECT.format(quote(device_path(entry.source))), todo))
+        elif _NO_REASON in said:
+            todo = join_steps(("see what the kernel said of it: sudo dmesg", todo))
+        if todo.startswith("see whether"):
             todo += (_LATER if entry.file == PATH else _LATER_UNIT).format(mount_command(entry))
         return MountCause(f"failed in this boot with `{clean(said[:_LONGEST_WORDS])}`", todo)
 
