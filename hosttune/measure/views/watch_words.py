@@ -10,6 +10,7 @@ from hosttune.measure.watch.endings import EndKind, ending_of
 from hosttune.measure.watch.remedies import (
     NETWORK_TYPES,
     crowd_of,
+    hold_of_clock,
     is_one_of_several,
     is_power_capped,
     is_stolen,
@@ -224,6 +225,8 @@ def _describe_memory(account: Account) -> str:
 def _busy_gpu(account: Account, state: State) -> str:
     if account.gpu_neighbours:
         return f"{_BUSY[state]}, with this job or with others that are on it as well"
+    if hold := hold_of_clock(account):
+        return f"{_BUSY[State.GPU]}, and its clock is held down: {hold}"
     if is_power_capped(account):
         return f"{_BUSY[State.GPU]}, and something else than its own limit caps its power"
     return ""

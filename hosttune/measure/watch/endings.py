@@ -56,6 +56,12 @@ def ending_of(account: Account) -> Ending | None:
     return None
 
 
+def was_out_of_memory(account: Account) -> bool:
+    """Whether the kernel killed the job, or processes of it, for memory."""
+    ending = ending_of(account)
+    return ending is not None and ending.kind in {EndKind.GROUP_OOM, EndKind.HOST_OOM}
+
+
 def _signal_name(status: int | None) -> str:
     try:
         return signal.Signals((status or 0) - _SIGNALLED).name

@@ -37,6 +37,7 @@ class Wait:
 
     kind: Want
     what: str = ""
+    is_page: bool = False  # of a file that it has mapped: no system call waits
 
 
 class LimitKind(str, Enum):
