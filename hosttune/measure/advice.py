@@ -215,7 +215,7 @@ ADVICE: Mapping[str, Advice] = MappingProxyType({
     ),
     "memory": Advice("pages are swapped, or dropped and needed again", rule="memory-pressure"),
     "memory-limit": Advice(
-        "raise its memory limit: {path} sets it. Or fewer loader workers: the page cache of its files counts as well",
+        "raise its memory limit: {path} sets it. Or {smaller}: the page cache of its files counts as well",
     ),
     "mapped": Advice(
         "it touches the pages of mapped files one by one (a model of safetensors, LMDB, Arrow): read each file once, "

@@ -459,6 +459,7 @@ def _fill_words(name: str, account: Account) -> dict[str, object]:
         "most": most,
         "own": _name_own_threads(account, most),
         "look": _USES_GPU[_is_python(account)],
+        "smaller": "fewer loader workers" if _is_python(account) else "a smaller model, fewer data at once",
         "less": _LESS_MEMORY[_had_loaders(account)],
         "variable": account.one_thread,
         "size": shm.size_bytes >> 20 if shm is not None else 0,
