@@ -6,6 +6,7 @@ from hosttune.facts.gpu.archives import Offer
 from hosttune.facts.gpu.build_log import error_in
 from hosttune.facts.gpu.driver import DriverPackage
 from hosttune.facts.gpu.nvidia_smi import without_room
+from hosttune.facts.packages import Packages
 from hosttune.facts.placed import Placed
 from tests.unit.test_driver_state import BY_RUNFILE, KERNEL, PACKAGE, VERSION, host, names, states
 
@@ -250,3 +251,21 @@ def test_driver_that_apt_would_install_on_debian_drives_the_gpus(candidate, vers
     turing = host(**ABSENT_DRIVER, generations=("turing",), ubuntu=False)
     turing.archives.offers_of = facts.archives.offers_of
     assert states(turing)[0].way_out.startswith("install the driver that your distribution offers")
+
+
+def test_libraries_that_no_name_gives_to_the_driver_go_with_it():
+    """libcuda1 of NVIDIA's archive keeps apt from taking Debian's nvidia-driver."""
+    version, old = "590.44.01-1", "550.163.01-2"
+    facts = host(
+        packages=(DriverPackage("nvidia-driver", version, False, "installed"),), branch="590", name="590", flavour="",
+        generations=("pascal",), is_open=False, modules=(), names=("nvidia-driver", "libcuda1"), loaded_version="",
+        nvidia={"legacy_branch": "580"}, ubuntu=False, archives={"origins": ("NVIDIA",), "lacking": ("cuda-drivers",)},
+    )  # fmt: skip
+    facts.apt.disabled_sources = ()
+    there = {"nvidia-driver": version, "libcuda1": version, "bash": "5.2"}
+    facts.packages = Packages({name: (one, "install ok installed") for name, one in there.items()})
+    offer = Offer("nvidia-driver", version, version, "NVIDIA", "NVIDIA", {version: "NVIDIA", old: "Debian"})
+    facts.archives.offers_of = lambda names: {"nvidia-driver": offer} if "nvidia-driver" in names else {}
+    way = by_name(facts)["unsupported GPU"].way_out
+    assert "sudo apt-get purge libcuda1 nvidia-driver\n" in way
+    assert f"Debian's own nvidia-driver {old} drives these GPUs" in way

@@ -141,7 +141,7 @@ def _leave_archive(facts: Facts, numbers: list[int]) -> str:
     sentence = f"NVIDIA's archive for this release has no branch{words}"
     if not not_driven(facts):
         return f"{sentence}: keep this one until it has one (sudo apt-get update, and look again)"
-    purge = f"sudo apt-get purge {' '.join(quote(one.name) for one in facts.driver.packages)}"
+    purge = f"sudo apt-get purge {' '.join(map(quote, _packages_of_driver(facts)))}"
     if own := _own_of_debian(facts):
         return (
             f"{sentence}, and {own}: {purge}\n{_SWITCH_OFF}, as the next upgrade would bring its driver again\n"
@@ -149,6 +149,15 @@ def _leave_archive(facts: Facts, numbers: list[int]) -> str:
         )
     number = numbers[0] if numbers else "that these GPUs need"
     return f"{sentence}: {purge}\nrun NVIDIA's installer (runfile) of branch {number}, with --dkms\nreboot"
+
+
+def _packages_of_driver(facts: Facts) -> list[str]:
+    """All that the driver brought: also libraries whose names say nothing of it (libcuda1, libgl1-nvidia-glvnd-glx),
+    which have its version, and keep the driver of another archive from being installed."""
+    ours = {one.name: one.version for one in facts.driver.packages}
+    packages = facts.packages
+    same = [name for name in packages.brought if packages.entries[name][0] in ours.values()]
+    return sorted({*ours, *same})
 
 
 def wrong_archive(facts: Facts) -> AptDecision | None:
