@@ -26,7 +26,10 @@ LABEL=gone2 /mnt/gone2 ext4 noauto 0 2
 LABEL=gone3 /mnt/gone3 ext4 x-systemd.automount 0 2
 UUID={SWAP} none swap sw,x-systemd.device-timeout=9s 0 0
 /gone.img none swap sw 0 0
+/plain.img none swap sw 0 0
+mute.invalid:/x /mnt/mute nfs nofail,_netdev,x-systemd.mount-timeout=4s 0 0
 """
+MOUNT_NFS = "#!/bin/sh\nexec sleep 60\n"  # in place of nfs-common's, for a server that is silent
 UNITS = {
     "mnt-wanted.mount": UNIT.format(what="/dev/disk/by-label/gone4", name="wanted", fstype="ext4"),
     "mnt-idle.mount": UNIT.format(what="/dev/disk/by-label/gone5", name="idle", fstype="ext4"),
@@ -65,6 +68,10 @@ def before(guest: Guest) -> str:
 
 def test_what_a_boot_waits_for_or_leaves_out_is_told(guest: Guest, before: str) -> None:
     guest.write("/etc/fstab", (before + GOES_ON).encode())
+    guest.write("/sbin/mount.nfs", MOUNT_NFS.encode())
+    guest.write("/plain.img", b"\0" * (1 << 20))
+    guest.ask(["chmod", "755", "/sbin/mount.nfs"])
+    guest.ask(["chmod", "600", "/plain.img"])
     text = said(guest)
     assert "LABEL=gone1, which no device has, and nothing is mounted" in text
     assert f"UUID={SWAP}, which no device has: each boot waits 9s for it, and goes on without" in text
@@ -82,6 +89,13 @@ def test_that_boot_goes_on_after_it_has_waited(guest: Guest) -> None:
     assert "gone4" in waited
     assert not [name for name in ("gone2", "gone3", "gone5") if name in waited]
     assert "gone.img.swap" in guest.run(["systemctl", "list-units", "--failed", "--plain"]).stdout
+
+
+def test_what_failed_in_that_boot_has_its_cause(guest: Guest) -> None:
+    text = said(guest)
+    assert "got no answer from its server within 4s, and nothing is mounted" in text
+    assert "names /plain.img, which is there and not in use: it was never made a swap (mkswap)" in text
+    guest.ask(["rm", "/sbin/mount.nfs", "/plain.img"])
 
 
 def test_what_stops_the_next_boot_is_told_and_no_reboot_of_hosttune_follows(guest: Guest, before: str) -> None:
