@@ -225,7 +225,7 @@ def way_to_sources(facts: Facts, words: str) -> str:
 
 def archive_of_other_system(facts: Facts) -> AptDecision | None:
     """The line of another distribution's archive, or of NVIDIA's for it (ubuntu2204 on Debian): a driver from there
-    needs libraries that are not here, or that have other names. One for another release of the same distribution may do.
+    needs libraries that are not here, or that have other names. One for another release of this distribution may do.
     None also where sources cannot be read, and on a distribution of which NVIDIA has none."""
     try:
         own, sources = facts.os.id, facts.apt.sources

@@ -6,12 +6,12 @@ import pytest
 
 from hosttune.facts import Facts
 from hosttune.facts.apt_decisions import (
+    archive_of_other_system,
     decisions_about,
     decisions_about_offer,
     join_decisions,
     nvidia_local_copy,
     nvidia_of_other_release,
-    archive_of_other_system,
     nvidia_switched_off,
     pin_on,
 )
