@@ -5,7 +5,8 @@ and where CVE-2024-50191 is not mended, the file system turns `ro` while its mou
 neither, and there the kernel log tells; for whom it is hidden, what ext4 counts is left
 (Documentation/ABI/testing/sysfs-fs-ext4; fs/ext4/super.c, sysfs.c). XFS that shut itself down shows nothing in the
 mount table of any kernel, but refuses stat(2) of everything on it with EIO (xfs_vn_getattr in fs/xfs/xfs_iops.c). Under
-a file system that a user mounted over it nothing of that is seen, nor in the file of another program; there the log tells.
+a file system that a user mounted over it nothing of that is seen, nor in the file of another program; there the log
+tells.
 
 btrfs counts what each of its disks did wrong until `btrfs device stats -z`, and goes on where it has another copy
 (/sys/fs/btrfs/UUID/devinfo/N: error_stats, missing; Linux 5.14 and newer, fs/btrfs/sysfs.c).
