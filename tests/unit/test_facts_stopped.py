@@ -87,6 +87,25 @@ def test_xfs_that_shut_itself_down_answers_with_errors_alone():
     assert seen(fstype="xfs", stats={"/": Unreadable("needs root: permission denied on /")}).stopped == ""
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "I/O Error Detected. Shutting down filesystem",
+        "Metadata I/O Error (0x1) detected at xfs_trans_read_buf_map+0x22c/0x360 [xfs] (fs/xfs/xfs_trans_buf.c:296).  Shutting down filesystem.",
+        "User initiated shutdown received.",
+    ],
+)
+def test_log_tells_that_xfs_shut_down_where_no_one_could_ask_it(words):
+    line = f"{NOW - 3600:.6f} kernel: XFS (nvme0n1p2): {words}\n"
+    unasked = {"/": Unreadable("not in this record: the state of /")}
+    assert seen(fstype="xfs", whole="rw,attr2", stats=unasked, queries={JOURNAL: line}).stopped == "shut down"
+    assert seen(fstype="xfs", whole="rw,attr2", queries={JOURNAL: line}).stopped == ""  # it answers: mounted anew since
+    anew = f"{NOW - 60:.6f} kernel: XFS (nvme0n1p2): Ending recovery (logdev: internal)\n{line}"
+    assert seen(fstype="xfs", whole="rw,attr2", stats=unasked, queries={JOURNAL: anew}).stopped == ""
+    other = line.replace("nvme0n1p2", "sdb1")
+    assert seen(fstype="xfs", whole="rw,attr2", stats=unasked, queries={JOURNAL: other}).stopped == ""
+
+
 def test_xfs_under_a_mount_of_a_user_may_have_shut_down_unseen():
     """The answer for its path is that of the file system that the user mounted, good or bad."""
     over = "23 22 0:44 / / rw,nosuid,nodev - fuse evil rw,user_id=1001,group_id=1001\n"

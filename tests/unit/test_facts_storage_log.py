@@ -35,6 +35,8 @@ def test_file_system_that_ext4_stopped_until_it_is_mounted_anew():
     assert log(STOPPED, MOUNTED).refusing == ()
     assert log(MOUNTED, STOPPED).refusing == ("loop5",)
     assert refusing_in(["[ 45.7] EXT4-fs (dm-0): shut down requested (2)"]) == ("dm-0",)
+    xfs = "1794990000.100000 kernel: XFS (loop5): Log I/O Error (0x2) detected at xlog_ioend_work+0x67 (fs/xfs/xfs_log.c:1378).  Shutting down filesystem."
+    assert (log(xfs).refusing, log(xfs.replace("Shutting", "Not shutting")).refusing) == (("loop5",), ())
 
 
 def test_server_that_was_not_heard_of_since():

@@ -81,9 +81,12 @@ OF_MOUNTS = (
     r"|FAT-fs \([\w!-]{1,64}\): (?:bogus |Can't find a valid FAT)|F2FS-fs \([\w!-]{1,64}\): Can't find valid F2FS"
     r"|ntfs3(?:: |\()[\w!-]{1,64}\)?: volume is dirty|(?:" + _BY_ROOT + r"): Unknown parameter '" + _OF_QUOTAS + OF_SWAP
 )
+# XFS after an error, or on demand: xfs_do_force_shutdown of fs/xfs/xfs_fsops.c
+_XFS_STOPS = r"|XFS \([\w!-]{1,64}\): (?:User initiated shutdown |.{1,200}Shutting down filesystem)"
 OF_STORAGE = (
     r"EXT4-fs \([\w!-]+\): (?:Remounting filesystem read-only|shut down requested|mounted filesystem)"
-    r"|nfs: server \S+ (?:not responding|OK)|INFO: task .{1,64}:\d+ blocked "
+    + _XFS_STOPS
+    + r"|nfs: server \S+ (?:not responding|OK)|INFO: task .{1,64}:\d+ blocked "
     r"|(?:\w+: )?(?:I/O|timeout|critical medium|protection|device offline) error, dev " + OF_MOUNTS
 )
 # Devices and tables of the kernel that stopped, for facts/kernel/device_log.py.
@@ -146,14 +149,14 @@ _UNANCHORED = (
     r"|nfs: server .* (not responding|OK)|INFO: task .* blocked "
     r"|(I/O|timeout|medium|protection|offline) error, dev |Linux version \d|Run /\S+ as init process"
 )
-# What records from before hold in the place of both, the newest first: the same without swap files, drives that are
-# given up, GPUs that were not recovered and interfaces that are held, without modules that do not fit, cards that stall
-# and volumes,
-# without quotas and drives that are set up, without a kernel that died, without devices that stopped, without mounts
-# that failed, and without firmware, then the older form.
+# What records from before hold in the place of both, the newest first: the same without XFS that stopped, without swap
+# files, drives that are given up, GPUs that were not recovered and interfaces that are held, without modules that do
+# not fit, cards that stall and volumes, without quotas and drives that are set up, without a kernel that died, without
+# devices that stopped, without mounts that failed, and without firmware, then the older form.
 _COLON = ("(?::? state", "(?: state")  # btrfs writes `: state` in some kernels, ` state` in others (messages.c)
+_NO_XFS = tuple(word.replace(_XFS_STOPS, "") for word in JOURNAL)
 _NO_SWAP = tuple(
-    word.replace(OF_SWAP, "").replace(_GIVEN_UP, "").replace(_HELD, "").replace(*_COLON) for word in JOURNAL
+    word.replace(OF_SWAP, "").replace(_GIVEN_UP, "").replace(_HELD, "").replace(*_COLON) for word in _NO_XFS
 )
 _NO_MISFIT = tuple(word.replace(_MISFIT, "").replace(_STALLED, "").replace(_VOLUMES, "") for word in _NO_SWAP)
 _NO_QUOTAS = tuple(word.replace(_OF_QUOTAS, "").replace(_SET_UP, "") for word in _NO_MISFIT)
@@ -164,6 +167,7 @@ _OLD_MOUNTS = OF_MOUNTS.replace(_OF_QUOTAS, "").replace(OF_SWAP, "").replace(*_C
 _NO_MOUNTS = tuple(word.replace(_OLD_MOUNTS, "") for word in _NO_DEVICES)
 _OLD = {
     JOURNAL: (
+        _NO_XFS,
         _NO_SWAP,
         _NO_MISFIT,
         _NO_QUOTAS,

@@ -5,7 +5,8 @@ and where CVE-2024-50191 is not mended, the file system turns `ro` while its mou
 neither, and there the kernel log tells; for whom it is hidden, what ext4 counts is left
 (Documentation/ABI/testing/sysfs-fs-ext4; fs/ext4/super.c, sysfs.c). XFS that shut itself down shows nothing in the
 mount table of any kernel, but refuses stat(2) of everything on it with EIO (xfs_vn_getattr in fs/xfs/xfs_iops.c). Under
-a file system that a user mounted over it nothing of that is seen.
+a file system that a user mounted over it nothing of that is seen, nor in the file of another program; there the log
+tells.
 
 btrfs counts what each of its disks did wrong until `btrfs device stats -z`, and goes on where it has another copy
 (/sys/fs/btrfs/UUID/devinfo/N: error_stats, missing; Linux 5.14 and newer, fs/btrfs/sysfs.c).
@@ -21,6 +22,7 @@ from hosttune.facts.reading import if_absent, names_in, read_integer, read_line,
 from hosttune.facts.storage.disks import find_health_commands
 from hosttune.facts.storage.mounts import LOCAL_TYPES
 from hosttune.frozen import frozen
+from hosttune.host.door import Stat
 from hosttune.host.reading.mountinfo import folders_above
 from hosttune.quoting import quote
 from hosttune.regex import regex
@@ -135,10 +137,14 @@ def _why_stopped(reader: Reader, facts: Facts, mount: Mount, is_recent: Callable
     stat = ABSENT if reader.persistent_only or is_covered else reader.stat(mount.target)
     if isinstance(stat, Unreadable) and stat.reason.endswith(_EIO):
         return "shut down" if mount.fstype == "xfs" else "answering with errors alone"
+    # XFS that shut itself down refuses stat(2): the log of one that answers is of before it was mounted anew.
+    is_told = not isinstance(stat, Stat) if mount.fstype == "xfs" else attempt(is_recent) is True
+    refusing = attempt(lambda: facts.storage_log.refusing) if is_told else ()
+    if isinstance(refusing, tuple) and _name_device(reader, mount) in refusing:
+        return "shut down" if mount.fstype == "xfs" else "stopped by an error"
     if is_covered and mount.fstype == "xfs":
         raise UnknownFact(f"a user mounted another file system over {mount.target}, which hides whether it shut down")
-    refusing = attempt(lambda: facts.storage_log.refusing) if attempt(is_recent) is True else ()
-    return "stopped by an error" if isinstance(refusing, tuple) and _name_device(reader, mount) in refusing else ""
+    return ""
 
 
 def _count_errors(reader: Reader, mount: Mount) -> tuple[int, int]:

@@ -1,7 +1,8 @@
 """What the kernel log of this boot says of disks that fail requests, file systems that stopped, NFS servers that are
 silent, and tasks that hang.
 
-Kernel: fs/ext4/super.c (`Remounting filesystem read-only`, `mounted filesystem`), net/sunrpc/clnt.c (`server X not
+Kernel: fs/ext4/super.c (`Remounting filesystem read-only`, `mounted filesystem`), fs/xfs/xfs_fsops.c (`Shutting down
+filesystem`), net/sunrpc/clnt.c (`server X not
 responding, still trying`, `timed out` of a soft mount, `OK`), kernel/hung_task.c (`task NAME:PID blocked for more than
 N seconds`, which is logged ten times at most), block/blk-mq.c (`I/O error, dev sda, sector N`; what a disk merely does
 not support has other words; a drive that may be reached over several controllers, nvme0n1, is there as nvme0c1n1). A
@@ -34,7 +35,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _MOST = 400  # lines that are kept of each kind and device: disks' errors come in storms, as failing mounts do
 _LONGEST_NAME = 80  # characters of a device that does not answer
-_EXT4 = regex(r"EXT4-fs \(([\w!-]+)\): (Remounting filesystem read-only|shut down requested|mounted filesystem)")
+_STOPS = regex(
+    r"(?:EXT4-fs|XFS) \(([\w!-]{1,64})\): (Remounting filesystem read-only|shut down requested|mounted filesystem"
+    r"|Ending (?:clean mount|recovery)|User initiated shutdown |.{1,200}Shutting down filesystem)"
+)
 _NFS = regex(r"nfs: server (\S{1,255}) (not responding, still trying|not responding, timed out|OK)$")
 _HUNG = regex(r"INFO: task (.{1,64}):(\d{1,10}) blocked (?:in I/O wait )?for more than (\d+) seconds")
 _ERROR = regex(
@@ -114,7 +118,7 @@ class MountError(Fact):
 class StorageLog(Fact):
     """The lines of this boot. Raises UnknownFact where the log may not be read."""
 
-    refusing: tuple[str, ...]  # devices on which ext4 lets nothing be written since, by the kernel's name: sda1
+    refusing: tuple[str, ...]  # devices on which ext4 or XFS lets nothing be written since, by the kernel's name: sda1
     silent: tuple[SilentServer, ...]  # those that were not heard of since
     hung: tuple[HungTask, ...]
     erring: tuple[ErringDisk, ...]  # no path of multipath, which goes another way, and nothing that can be pulled out
@@ -145,7 +149,7 @@ def choose_lines(log: str) -> tuple[str, ...]:
             errors.append(((_ERROR, match[1]), one))
         elif _SILENT_DISK.match(words):
             errors.append(((_SILENT_DISK, words.partition(": ")[0][:_LONGEST_NAME]), one))
-        elif match := _EXT4.match(words) or _NFS.match(words) or _HUNG.match(words):
+        elif match := _STOPS.match(words) or _NFS.match(words) or _HUNG.match(words):
             others.append(((match.re, match[1]), one))
         elif _FAILED_MOUNT.match(words):
             others.append(((_FAILED_MOUNT, match[0] if (match := _BY_ANY_USER.match(words)) else ""), one))
@@ -160,9 +164,9 @@ def _match_lines(lines: Iterable[str], pattern: re.Pattern[str]) -> Iterator[tup
 
 
 def refusing_in(lines: Iterable[str]) -> tuple[str, ...]:
-    """The devices on which ext4 stopped writing, and that were not mounted anew since."""
-    last = {match[1]: match[2] for _, match in _match_lines(lines, _EXT4)}
-    return tuple(sorted(device for device, words in last.items() if words != "mounted filesystem"))
+    """The devices on which ext4 or XFS stopped writing, and that were not mounted anew since."""
+    last = {match[1]: match[2] for _, match in _match_lines(lines, _STOPS)}
+    return tuple(sorted(device for device, words in last.items() if words not in _MOUNTED))
 
 
 def silent_in(lines: Iterable[str], now: float) -> tuple[SilentServer, ...]:
