@@ -175,7 +175,14 @@ def stem_of(path: str) -> str:
 
 def host_of(path: str) -> str:
     """The host that playbooks/check.yml has named a record after; empty where the record itself tells its host."""
-    return stem_of(path) if os.path.lexists(_result_of(path) or path + "/") else ""
+    try:
+        return stem_of(path) if _ask_in_time(_is_there, _result_of(path) or path + "/", _SERVER_S) else ""
+    except OSError:
+        return ""
+
+
+def _is_there(path: str) -> bytes:
+    return b"yes" * os.path.lexists(path)
 
 
 def content_of(path: str) -> bytes | str:
