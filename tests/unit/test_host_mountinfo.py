@@ -196,6 +196,6 @@ def test_what_is_hidden_is_so_by_a_folder_above_or_by_its_parent(rows):
 
 def test_source_that_a_user_gave_a_mount_is_not_looked_up(monkeypatch):
     """It can lead to a place that never answers."""
-    monkeypatch.setattr(mounting.os.path, "realpath", lambda path: pytest.fail(path))
+    monkeypatch.setattr(mounting.os.path, "realpath", pytest.fail)
     (mount,) = parse(b"9 1 0:77 / /data rw - fuse.x /dev/shm/eve rw,user_id=1000\n")
     assert not mounting._is_device(mount, "/dev/null")
