@@ -29,12 +29,12 @@ from hosttune.choices.driver_states.state import (
 from hosttune.choices.drivers.bringer import other_bringer, tell_of_guest
 from hosttune.choices.drivers.choice import CHANGES, DEFAULTS
 from hosttune.choices.drivers.decision import decide
-from hosttune.choices.drivers.nvidia_archive import tell_updates
+from hosttune.choices.drivers.nvidia_archive import replace_unfit_offer, tell_updates
 from hosttune.choices.drivers.switches import POD_LOG, SERVICE
 from hosttune.choices.next_kernel import has_headers, repair_of_host, say_no_headers
 from hosttune.choices.own_kernel import are_headers_here
 from hosttune.facts import Facts
-from hosttune.facts.apt_decisions import nvidia_of_other_system
+from hosttune.facts.apt_decisions import archive_of_other_system
 from hosttune.facts.base import Fact, UnknownFact, attempt, make_unread
 from hosttune.facts.gpu.driver import INSTALLER_LOG
 from hosttune.facts.kernel.kernel import headers_for, is_of_proxmox
@@ -107,14 +107,28 @@ def choose(facts: Facts, params: Mapping[str, Any]) -> DriverStates:
 def _make_unknown_states(
     unknown: Mapping[str, list[str]], found: Iterable[DriverState], facts: Facts
 ) -> list[DriverState]:
-    """One reason, one line. A mismatch that nvidia-smi says is a fault already, whatever else is not known of it."""
-    is_said = any(one.name == _REFUSES for one in found) and attempt(lambda: facts.nvidia.refusal) == "mismatch"
-    left = {why: [name for name in names if not is_said or name != "mismatch"] for why, names in unknown.items()}
+    """One reason, one line. What nvidia-smi or the loaded module tells is known, whatever else is not known of it."""
+    known = _list_known(found, facts)
+    left = {why: [name for name in names if name not in known] for why, names in unknown.items()}
     return [
         DriverState(f"whether: {', '.join(names)}", make_unread(why), f"not known: {why}", "")
         for why, names in left.items()
         if names
     ]
+
+
+def _list_known(found: Iterable[DriverState], facts: Facts) -> frozenset[str]:
+    """States that are known not to hold, or that nvidia-smi's refusal, which is a fault already, names."""
+    smi, refusal, known = attempt(lambda: facts.nvidia.smi), attempt(lambda: facts.nvidia.refusal), frozenset[str]()
+    if attempt(lambda: facts.driver.is_loaded) is True:
+        known |= _OF_NO_MODULE
+    if isinstance(smi, str) and smi not in ("absent", "not asked"):
+        known |= _OF_NO_SMI
+    if smi == "answers" or refusal in ("no devices", "gpu lost"):  # it has reached the module with its libraries
+        known |= _OF_LIBRARIES
+    if any(one.name == _REFUSES for one in found):
+        known |= _OF_LIBRARIES if refusal == "mismatch" else {"libraries missing"} if refusal == "no library" else set()
+    return known
 
 
 def before_boot(facts: Facts) -> DriverState | None:
@@ -306,7 +320,7 @@ def _make_absent_state(facts: Facts, params: Mapping[str, Any]) -> DriverState:
         repair = repair_of_host(build, facts.kernel.release) or f"solve what {INSTALLER_LOG} says"
         again = f"{repair}\nrun that installer again\nor {way_out}"
         way_out = _OTHER_MANAGER if "vgpu" in error else again
-    if other := nvidia_of_other_system(facts):
+    if other := archive_of_other_system(facts):
         evidence, way_out = f"{evidence}; {other.what}", f"{other.undo}\n{way_out}"
     return DriverState("absent", is_fault=True, evidence=evidence, way_out=way_out, is_dead=True)
 
@@ -321,6 +335,8 @@ def _describe_debian(facts: Facts) -> str:
             words.append(headers_for(kernel))
         else:
             before = f"{say_no_headers(facts, kernel)}\n"
+    if way := replace_unfit_offer(facts, words):
+        return f"{before}{way}"
     return (
         f"{before}install the driver that your distribution offers (Debian: enable contrib, non-free and "
         f"non-free-firmware, then apt-get install {join(words)})"
@@ -453,3 +469,7 @@ _CONTAINED_STATES = {
 # What no other way to a driver excuses: no matter what brings it, the GPU does not compute now.
 _REFUSES = "nvidia-smi refuses"
 _PROVEN_STATES = {name: STATES[name] for name in ("nouveau", _REFUSES)}
+# States with no module of NVIDIA's loaded, those without nvidia-smi, and those of its libraries.
+_OF_NO_MODULE = frozenset({"Secure Boot refuses", "GPU refused", "module missing", "not loaded"})
+_OF_NO_SMI = frozenset({"nvidia-smi missing", "driver files gone"})
+_OF_LIBRARIES = frozenset({"libraries missing", "mismatch"})

@@ -190,6 +190,23 @@ def test_mismatch_that_nvidia_smi_says_is_not_also_unknown():
     assert "mismatch" not in unknown
 
 
+@pytest.mark.parametrize(
+    ("smi", "known"),
+    [
+        # As in srinivasgln/nvidia-errors-srini.
+        ("NVIDIA-SMI couldn't find libnvidia-ml.so library in your system.\n", {"libraries missing"}),
+        ("No devices were found\n", {"libraries missing", "mismatch"}),
+        (None, {"libraries missing", "mismatch"}),
+    ],
+)
+def test_what_the_module_and_nvidia_smi_tell_is_not_unknown(smi, known):
+    content = report(smi=smi) if smi else report()
+    states = choose(Facts(reader(content)), {}).states
+    unknown = {name for one in states for name in one.name.removeprefix("whether: ").split(", ")}
+    assert {"held", "runfile"} <= unknown
+    assert not unknown & (known | {"not loaded", "module missing", "nvidia-smi missing", "driver files gone"})
+
+
 def test_what_a_report_is_stands_before_the_answer():
     content = report(flags="--safe-mode", smi=None, nvlink=None, dmesg="", end=False, more="\nxrandr --verbose:\n")
     at = read_bug_report(content, "x", "1").collected_at

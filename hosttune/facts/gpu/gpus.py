@@ -180,9 +180,9 @@ def name_in(pci_ids: bytes, device: str, vendor: str = "10de") -> str:
 
 
 def model_in(information: str) -> str:
-    """The model in /proc/driver/nvidia/gpus/SLOT/information."""
+    """The model in /proc/driver/nvidia/gpus/SLOT/information, which is "Unknown" until a program opens the GPU."""
     match = re.search(r"^Model:[ \t]*(\S(?:.*\S)?)[ \t]*$", information, re.MULTILINE)
-    return match[1] if match else ""
+    return match[1] if match and match[1] != "Unknown" else ""
 
 
 def collect(reader: Reader, facts: Facts) -> Gpus:  # noqa: ARG001 - the interface of all subjects
