@@ -62,7 +62,10 @@ def test_lists_that_name_themselves_are_read_once(tmp_path, monkeypatch):
     monkeypatch.setattr(gathered, "_MOST_LISTS", 100)
     named = tmp_path / "list"
     named.write_text(f"@{named}\n" * 50 + "/nonexistent/x\n" + f"@{named}\n" * 50)
-    assert list(list_files([f"@{named}"])) == [("/nonexistent/x", ""), (f"@{named}", gathered._MANY_LISTS)]
+    found = list(list_files([f"@{named}"]))
+    assert [path for path, why in found if not why] == ["/nonexistent/x"]
+    assert [why for _, why in found].count("is a list that was read before") == 99
+    assert found[-1] == (f"@{named}", gathered._MANY_LISTS)
 
 
 def test_lists_name_a_bounded_number_of_files(tmp_path, monkeypatch):

@@ -55,7 +55,9 @@ def list_files(words: Iterable[str]) -> Iterator[tuple[str, str]]:
             content = content_of(word[1:] or "-" if word != "-" else "-") if lists <= _MOST_LISTS else _MANY_LISTS
             if isinstance(content, str):
                 yield word, content
-            elif content not in seen:
+            elif content in seen:
+                yield word, "is a list that was read before"
+            else:
                 seen.add(content)
                 parts = content.split(b"\0") if b"\0" in content else content.splitlines()
                 left.append(os.fsdecode(part) for part in parts if part.strip())
