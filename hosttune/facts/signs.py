@@ -42,7 +42,7 @@ _OF_OTHERS = regex(
     r"|(?:run-user|run-media|media)-.*\.mount"
     # udev starts these for an array or a volume group on a file that any user can attach (udisks2: loop-setup);
     # mdmonitor ends with a failure where mdadm.conf has no MAILADDR. What a host's own array lacks storage-raid tells.
-    r"|mdadm-(?:last-resort|grow-continue)@.*\.service|mdmon@.*\.service|mdmonitor\.service|lvm-activate-.*\.service"
+    r"|mdadm-(?:last-resort|grow-continue)@.*\.service|mdmon@.*\.service|mdmonitor(?:-oneshot)?\.service|lvm-activate-.*\.service"
     r"|lvm2-pvscan@\d+:\d+\.service"
 )
 

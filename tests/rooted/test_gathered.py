@@ -62,7 +62,10 @@ def test_lists_that_name_themselves_are_read_once(tmp_path, monkeypatch):
     monkeypatch.setattr(gathered, "_MOST_LISTS", 100)
     named = tmp_path / "list"
     named.write_text(f"@{named}\n" * 50 + "/nonexistent/x\n" + f"@{named}\n" * 50)
-    assert list(list_files([f"@{named}"])) == [("/nonexistent/x", ""), (f"@{named}", gathered._MANY_LISTS)]
+    found = list(list_files([f"@{named}"]))
+    assert [path for path, why in found if not why] == ["/nonexistent/x"]
+    assert [why for _, why in found].count("is a list that was read before") == 99
+    assert found[-1] == (f"@{named}", gathered._MANY_LISTS)
 
 
 def test_lists_name_a_bounded_number_of_files(tmp_path, monkeypatch):
@@ -71,3 +74,11 @@ def test_lists_name_a_bounded_number_of_files(tmp_path, monkeypatch):
     named.write_text("/nonexistent/x\n" * 9)
     found = list(list_files([f"@{named}"]))
     assert found == [*[("/nonexistent/x", "")] * 4, ("/nonexistent/x", "and more: lists name more than 3 files")]
+
+
+def test_whose_record_it_is_is_asked_in_time(folder, monkeypatch):
+    """The server of a user may serve the record, and then answer no more."""
+    asked = []
+    monkeypatch.setattr(gathered, "_ask_in_time", lambda look, path, _: asked.append(path) or look(path))
+    assert gathered.host_of(str(folder / "records/b.json")) == ""
+    assert asked == [str(folder / "b.json")]

@@ -209,3 +209,25 @@ def test_file_system_that_a_user_mounts_on_a_new_folder_is_not_asked(places):
     words = ("unshare", "-m", "--propagation", "private", sys.executable, "-c", MOUNTED_AT_ONCE, str(image))
     done = subprocess.run(words, capture_output=True, text=True, timeout=30, check=False)
     assert "srv was exchanged for another folder as soon as it was made" in done.stdout, done.stderr
+
+
+MOUNTED_IN_IMAGE = """
+import ctypes, os, sys
+from hosttune.host import open_reader
+image = sys.argv[1]
+fuse = os.open("/dev/fuse", os.O_RDWR)
+options = f"fd={fuse},rootmode=40000,user_id=54321,group_id=54321,allow_other".encode()
+assert ctypes.CDLL(None).mount(b"x", f"{image}/etc/sysctl.d".encode(), b"fuse.x", 6, options) == 0
+reader = open_reader(root=image)
+for look in (reader.list, reader.stat, reader.read, reader.link):
+    print(look("/etc/sysctl.d"))
+print(reader.read("/etc/sysctl.d/x.conf"), type(reader.read("/etc/os-release")))
+"""
+
+
+def test_file_system_that_a_user_mounted_in_an_image_is_not_asked(places):
+    words = ("unshare", "-m", "--propagation", "private", sys.executable, "-c", MOUNTED_IN_IMAGE)
+    done = subprocess.run((*words, str(places[0] / "image")), capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("is on a file system mounted by uid 54321, which is not asked") >= 4
+    assert done.stdout.endswith("<class 'bytes'>\n")

@@ -22,6 +22,7 @@ from hosttune.host.reading.mountinfo import (
     topmost_at,
     with_atime,
 )
+from hosttune.host.writing import mounting
 
 TABLE = b"""\
 22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw,errors=remount-ro
@@ -191,3 +192,10 @@ def test_what_is_hidden_is_so_by_a_folder_above_or_by_its_parent(rows):
         seen |= {mount.id} - {mount.id for target in targets if target == mount.target}
         todo += [one for one in on_it if targets.isdisjoint(folders_above(one.target))]
     assert find_visible(table) == seen
+
+
+def test_source_that_a_user_gave_a_mount_is_not_looked_up(monkeypatch):
+    """It can lead to a place that never answers."""
+    monkeypatch.setattr(mounting.os.path, "realpath", pytest.fail)
+    (mount,) = parse(b"9 1 0:77 / /data rw - fuse.x /dev/shm/eve rw,user_id=1000\n")
+    assert not mounting._is_device(mount, "/dev/null")

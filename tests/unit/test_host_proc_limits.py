@@ -132,6 +132,29 @@ def test_open_files_of_one_user_cut_only_what_that_user_has_open(table, monkeypa
     assert found[8] == found[10] == ("/dev/some0",)
 
 
+def test_subordinate_ids_of_a_user_are_one_user(table, monkeypatch):
+    """adduser(8) gives each user 65,536 of them, and newuidmap(1) a process with each; NSS is not asked for them."""
+    monkeypatch.setattr(proc_fields, "_list_subids", lambda: [(100_000, 165_535, "eve"), (165_536, 231_071, "bob")])
+    monkeypatch.setattr(proc, "MOST_OPEN_FILES", 10)
+    for pid, uid in ((6, 100_000), (7, 100_001), (8, 165_535), (9, 165_536), (10, 99_999), (11, 231_072)):
+        make_process(table, pid, devices=[f"/dev/some{number}" for number in range(4)])
+        (table / f"{pid}/status").write_text(f"Uid:\t{uid}\t{uid}\t{uid}\t{uid}\n")
+    found = {one.pid: one for one in proc.list_processes(str(table))}
+    (cut,) = [pid for pid, one in found.items() if one.devices[-1] == CUT]
+    assert cut in {6, 7, 8}
+    assert [found[pid].user for pid in (6, 9)] == ["100000", "165536"]
+
+
+def test_open_files_of_all_users_are_bounded_and_leave_roots_theirs(table, monkeypatch):
+    monkeypatch.setattr(proc, "_MOST_OF_ALL", 10)
+    for pid, uid in ((6, 1001), (7, 1002), (8, 1003), (9, 0)):
+        make_process(table, pid, devices=[f"/dev/some{number}" for number in range(4)])
+        (table / f"{pid}/status").write_text(f"Uid:\t{uid}\t{uid}\t{uid}\t{uid}\n")
+    found = {one.pid: one.devices for one in proc.list_processes(str(table))}
+    (cut,) = [pid for pid, devices in found.items() if devices[-1] == CUT]
+    assert cut in {6, 7, 8}
+
+
 def test_files_that_are_only_pointed_at_count_more(table, monkeypatch):
     """What fdinfo says costs more time than a name."""
     seen = []

@@ -197,3 +197,22 @@ def test_record_of_an_older_release_answers_by_its_own_words():
         facts = Facts(FakeReader({"/proc/uptime": "7200.00 1.00\n"}, queries=answers, now=NOW))
         assert facts.host_log.lockups == ("soft lockup in python3 (22 s)",)
         assert facts.kernel_log.is_whole
+
+
+@pytest.mark.parametrize(
+    "version",
+    [
+        "\nNVRM: Xid (PCI:0000:3b:00): 79, pid=1, GPU has fallen",
+        "\nNVRM: loading NVIDIA UNIX",
+        "requires use of the NVIDIA open kernel modules",
+        "supported through the NVIDIA 470.xx Legacy",
+    ],
+)
+def test_version_that_a_client_sends_to_the_driver_is_no_message(version):
+    """As dmesg(1) prints a message of several lines; the version is any user's, and what follows is the driver's."""
+    head = "1795950000.123456 kernel: "
+    text = f"NVRM: API mismatch: the client has the version {version}, but\nNVRM: this kernel module has the version 550.54."
+    real = f"{head}NVRM: Xid (PCI:0000:17:00): 79, pid=1, GPU has fallen off the bus.\n"
+    log = real + head + text.replace("\n", "\n" + " " * len(head)) + "\n"
+    assert messages_in(log) == messages_in(real)
+    assert len(messages_in(log)) == 1

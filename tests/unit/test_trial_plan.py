@@ -17,6 +17,7 @@ from tests.unit.trial_runs import argument_change, boot_change, file_change, pla
 
 TERMS = TrialTerms(900)
 PACKAGES = replace(sysctl_change(), address=Address("package-set", "nvidia-driver-580"), before=ABSENT, after=("a=1",))
+PAGES = "/sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages"
 MOUNT = replace(sysctl_change(), address=Address("data-mount", "/data"), before=ABSENT, after="xfs UUID=1 defaults")
 
 
@@ -38,6 +39,8 @@ def part(change, terms=TERMS, one_boot=()):
         (replace(sysctl_change(), disturbs=Disturbs.GPU_WORK), TrialPart.NO_RETURN),
         (replace(boot_change(), disturbs=Disturbs.GPU_WORK), TrialPart.NO_RETURN),
         (MOUNT, TrialPart.NO_RETURN),
+        (replace(sysctl_change(), address=Address("sysctl", "vm.nr_hugepages")), TrialPart.NO_RETURN),
+        (replace(sysctl_change(), address=Address("sysfs", PAGES)), TrialPart.NO_RETURN),
     ],
     ids=[
         "sysctl",
@@ -50,6 +53,8 @@ def part(change, terms=TERMS, one_boot=()):
         "disturbing",
         "disturbing at boot",
         "mount",
+        "huge pages",
+        "huge pages of a size",
     ],
 )
 def test_each_change_is_tried_when_it_takes_effect_or_cannot_come_back(change, tried):

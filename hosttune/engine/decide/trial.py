@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _PACKAGES = frozenset({"package-set"})
 _MOUNT = "data-mount"
+_PAGES = ("vm.nr_hugepages", "vm.nr_hugepages_mempolicy")  # of those that a process holds the kernel gives none back
 
 
 class TrialPart(Word):
@@ -122,6 +123,8 @@ def _try_change(change: Change, terms: TrialTerms, one_boot: str) -> TriedChange
         return _keep_change(change, "it disturbs GPU work, so the work of any user would hold up its way back")
     if change.address.kind == _MOUNT:
         return _keep_change(change, "a user with a file open there would hold up its way back, which unmounts it")
+    if change.address.name.rpartition("/")[2] in (*_PAGES, "nr_hugepages"):
+        return _keep_change(change, "a process that holds huge pages would hold up its way back, which frees them")
     if change.activation is not Activation.REBOOT:
         return TriedChange(change, TrialPart.NOW)
     return _tried_at_boot(change, one_boot) if terms.boot else TriedChange(change, TrialPart.UNTRIED)

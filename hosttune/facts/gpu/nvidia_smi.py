@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from hosttune.facts.base import Fact, UnknownFact, lazy
 from hosttune.facts.gpu.gpu_errors import STAMP, is_load, kind_of, slot_of, split_stamp
 from hosttune.facts.gpu.smi_words import BROKEN, SmiWord, is_denied, word_of, worst_of
-from hosttune.facts.kernel.kernel_log import OF_GPUS, messages_with
+from hosttune.facts.kernel.kernel_log import OF_GPUS, message_of, messages_with
 from hosttune.frozen import frozen
 from hosttune.host.masking.command_secrets import MASK
 from hosttune.host.masking.secrets import mask_text
@@ -189,6 +189,11 @@ def _switch(spelled: str) -> bool:
     return known[word]
 
 
+# What it quotes is the client's, line breaks too: any user may send it a version (RmPerformVersionCheck of NVIDIA's
+# open-gpu-kernel-modules, src/nvidia/arch/nvalloc/unix/src/osapi.c).
+_OF_CLIENT = regex(r"NVRM: API mismatch")
+
+
 def messages_in(log: str) -> tuple[str, ...]:
     """The lines of a kernel log that the driver, nouveau, or the kernel about a refused module wrote; the last ones.
 
@@ -197,7 +202,12 @@ def messages_in(log: str) -> tuple[str, ...]:
     """
     lines: list[str] = []
     places: dict[str, int] = {}  # what an error is counted by -> its line
+    is_of_client = False
     for line in messages_with(_MESSAGE, log):
+        is_more = line[:1] in {" ", "\t"}
+        is_of_client = is_of_client if is_more else _OF_CLIENT.match(message_of(line)[1]) is not None
+        if is_of_client or (is_more and kind_of(line.strip())):
+            continue
         message = _SERIAL.sub(rf"\1{MASK}", mask_text(_KERNEL.sub(r"\1 ", line.strip())))
         kind = kind_of(message)
         if kind == "reset":

@@ -15,7 +15,7 @@ from dataclasses import replace
 from hosttune.errors import HosttuneError
 from hosttune.host.door import CONTAINED, Process
 from hosttune.host.masking.secrets import mask_command
-from hosttune.host.processes.proc_fields import process_fields
+from hosttune.host.processes.proc_fields import process_fields, user_of_subid
 from hosttune.host.processes.process_memory import MemoryLook
 from hosttune.host.reading.bounded import CUT, MOST_OPEN_FILES, PROCESS_FILE, head_of, head_text, names_in
 from hosttune.host.reading.filestatus import FileStatus, status_of, status_without_links
@@ -39,6 +39,7 @@ _OF_SYSTEM = ("/usr/", "/bin/", "/sbin/", "/lib/")
 _STATUS_MOST = 1 << 20  # bytes of a status, which lists up to 65,536 groups (NGROUPS_MAX) before memory and CPUs
 _DEVICE_MOST = 255  # bytes of the path of a device node; the names that a user gives to files can be longer
 _MOST_DEVICES = 4 << 20  # bytes of the paths of all of them that one user has open
+_MOST_OF_ALL = 1 << 21  # open files of all users together, and of all groups of root's
 _THREADS = 64  # of a process, among which one is looked for that goes on
 _COST_OF_INFO = 7  # so many more open files a look into fdinfo counts as
 
@@ -60,7 +61,7 @@ def list_processes(folder: str = "/proc") -> Answer[tuple[Process, ...]]:
             pid = info["pid"]
             process = f"{folder}/{pid}"
             cgroup = _read_cgroup(process)
-            devices = look.devices(pid, info["uid"] or cgroup)
+            devices = look.devices(pid, info["uid"], cgroup)
             is_gpu = any(device.startswith("/dev/nvidia") for device in devices)
             status = _read_status(process, is_gpu=is_gpu)
             name, user, cgroup = (texts.setdefault(one, one) for one in (info["name"], info["username"], cgroup))
@@ -177,7 +178,7 @@ class _Look:
     """One look at the open files of all processes, and what is left of its limits.
 
     Each user has limits of their own, and so has each control group of root's, for root of a container is root here:
-    what one of them opens hides only their own.
+    what one of them opens hides only their own. All users together have one besides, and so have all groups of root.
     """
 
     def __init__(self, folder: str, known: dict[tuple[int, int], str]) -> None:
@@ -185,13 +186,18 @@ class _Look:
         self._known = known
         self._files: dict[int | str, int] = {}
         self._bytes: dict[int | str, int] = {}
+        self._left = {True: _MOST_OF_ALL, False: _MOST_OF_ALL}  # open files, by whether root is the owner
         self.avoided = _avoided_mounts()
 
-    def devices(self, pid: int, owner: int | str) -> tuple[str, ...]:
-        """The device nodes that a process has open; CUT is the last where the `owner` has more files open than are
-        looked at."""
+    def devices(self, pid: int, uid: int, cgroup: str) -> tuple[str, ...]:
+        """The device nodes that a process has open; CUT is the last where its owner has more files open than are looked
+        at.
+        """
+        of_user = user_of_subid(uid) if uid else ""
+        owner: int | str = f"subordinate ids of {of_user}" if of_user else uid or cgroup
         devices: set[str] = set()
-        files, size = self._files.get(owner, MOST_OPEN_FILES), self._bytes.get(owner, _MOST_DEVICES)
+        before = files = min(self._files.get(owner, MOST_OPEN_FILES), self._left[uid == 0])
+        size = self._bytes.get(owner, _MOST_DEVICES)
         is_whole = True
         place = f"{self._folder}/{pid}{self._thread(pid)}"
         try:
@@ -211,7 +217,9 @@ class _Look:
                         files -= _COST_OF_INFO
         except OSError:
             pass
-        self._files[owner], self._bytes[owner] = files, size
+        self._files[owner] = self._files.get(owner, MOST_OPEN_FILES) - (before - files)
+        self._left[uid == 0] -= before - files
+        self._bytes[owner] = size
         return (*sorted(devices), *(() if is_whole else (CUT,)))
 
     def _thread(self, pid: int) -> str:

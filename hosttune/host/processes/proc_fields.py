@@ -8,6 +8,7 @@ both cases, with a limit.
 from __future__ import annotations
 
 import os
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any, Final, TypeAlias
@@ -15,6 +16,7 @@ from typing import Any, Final, TypeAlias
 from hosttune.errors import HosttuneError
 from hosttune.host.processes.process_memory import MemoryLook, user_of
 from hosttune.host.reading.bounded import CUT, MOST_PROCESSES, head_of, head_text, process_ids
+from hosttune.numbers import parse_digits
 
 # pid, ppid; name; uid: 0 only if the real, effective, saved and file system ids all are, because a setuid program was
 # started by a user, who chose its arguments; username (or the number of a user that has no name); cmdline: its words
@@ -29,6 +31,7 @@ SHORT: Final = (128, 8)  # and of each one after the first ALL_COMMANDS bytes
 ALL_COMMANDS: Final = 8 << 20
 _STAT = 16 << 20  # bytes of /proc/stat: its line of interrupts grows with the CPUs
 _NAME_MAX = 255  # linux/limits.h
+_MOST_ID = 1 << 32
 _PF_KTHREAD = 0x00200000  # linux/sched.h; the flags are a field of proc_pid_stat(5)
 
 # Parent, resident bytes and start of a process, from its number and the fields of its stat behind the name.
@@ -155,10 +158,29 @@ def full_name(short: str, words: list[str]) -> str:
 
 
 @cache
+def user_of_subid(number: int) -> str:
+    """Whose subordinate id this is (subuid(5)), as /etc/subuid has it; empty where it is of no one. A user can have a
+    process with each of 65,536 ids: they are one user.
+    """
+    at = bisect_right(_list_subids(), (number, _MOST_ID, "")) - 1
+    first, last, name = _list_subids()[at] if at >= 0 else (0, -1, "")
+    return name if first <= number <= last else ""
+
+
+@cache
+def _list_subids() -> list[tuple[int, int, str]]:
+    """(first, last, user), in their order."""
+    rows = (line.split(":") for line in head_text("/etc/subuid", 1 << 20).split("\n"))
+    numbers = ((row[0], parse_digits(row[1], -1), parse_digits(row[2], 0)) for row in rows if len(row) == 3)
+    return sorted((first, first + count - 1, name) for name, first, count in numbers if first > 0)
+
+
 def user_name(number: int) -> str:
-    """The name of a user, or the number where there is none."""
+    """The name of a user, or the number where there is none. A server of names is not asked for each subordinate id."""
     import pwd
 
+    if user_of_subid(number):
+        return str(number)
     try:
         return pwd.getpwuid(number).pw_name
     except KeyError:

@@ -55,7 +55,9 @@ def list_files(words: Iterable[str]) -> Iterator[tuple[str, str]]:
             content = content_of(word[1:] or "-" if word != "-" else "-") if lists <= _MOST_LISTS else _MANY_LISTS
             if isinstance(content, str):
                 yield word, content
-            elif content not in seen:
+            elif content in seen:
+                yield word, "is a list that was read before"
+            else:
                 seen.add(content)
                 parts = content.split(b"\0") if b"\0" in content else content.splitlines()
                 left.append(os.fsdecode(part) for part in parts if part.strip())
@@ -175,7 +177,14 @@ def stem_of(path: str) -> str:
 
 def host_of(path: str) -> str:
     """The host that playbooks/check.yml has named a record after; empty where the record itself tells its host."""
-    return stem_of(path) if os.path.lexists(_result_of(path) or path + "/") else ""
+    try:
+        return stem_of(path) if _ask_in_time(_is_there, _result_of(path) or path + "/", _SERVER_S) else ""
+    except OSError:
+        return ""
+
+
+def _is_there(path: str) -> bytes:
+    return b"yes" * os.path.lexists(path)
 
 
 def content_of(path: str) -> bytes | str:

@@ -47,6 +47,28 @@ class Mounters(dict[int, int]):
         return f"{'is on a file system mounted by' if self[info.st_dev] else 'belongs to'} uid {info.st_uid}"
 
 
+class UnaskedMounters(Mounters):
+    """Refuses a file system that a user mounted before it is asked for anything. Its server may never answer, not even
+    fstat(2), and no signal ends that wait. The mount table tells who mounted it (proc_pid_fdinfo(5), mnt_id).
+    """
+
+    def __init__(self, owner: int = 0) -> None:
+        super().__init__()
+        self._owner = owner
+        self._mounts: set[str] = set()  # that may be asked
+
+    def look(self, fd: int) -> os.stat_result:
+        if os.geteuid() == self._owner and (number := mount_id(fd)) not in self._mounts:
+            # what the walk begins in counts as root's: an image may be on whatever file system
+            if self._mounts and (uid := mounter_of(fd)) not in {0, self._owner}:
+                raise self._make_refusal(fd, uid)
+            self._mounts.add(number)
+        return super().look(fd)
+
+    def _make_refusal(self, fd: int, uid: int) -> Exception:
+        return OSError(errno.EPERM, f"is on a file system mounted by uid {uid}, which is not asked", str(fd))
+
+
 def mounter_of(fd: int) -> int:
     """The user id that mounted the file system of an open file, 0 for root, NOBODY for a user who is not known.
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from hosttune.errors import HosttuneError, Refused
 from hosttune.host.door import Completed, Process, ReaderKind, Rehearsal, Space, Stat, Usage
 from hosttune.host.masking.cleaned import Cleaned, clean
+from hosttune.host.reading.mounters import UnaskedMounters
 from hosttune.host.reading.paths import FOLDER_PLACE, HeldRoot, ResolvedPath, inode_of, is_plain, link_of_user, walk
 from hosttune.host.reading.tree import OTHERS_LIMIT, ElsewhereError, FileTree
 from hosttune.host.writing.own import user_who_typed
@@ -55,7 +56,7 @@ class RootReader(FileTree):
         canonical = os.path.normpath(path)
         if not _below_kernel(canonical):
             try:
-                with walk(self.root, path) as found:
+                with walk(self.root, path, mounters=UnaskedMounters()) as found:
                     canonical = found.canonical
             except OSError:
                 return False

@@ -16,7 +16,7 @@ from hosttune.errors import Refused
 from hosttune.host.door import Completed, FileType, Space, Stat, Usage
 from hosttune.host.reading.bounded import MOST_NAMES, PROCESS_FILE, names_in, read_head, read_mounts
 from hosttune.host.reading.effort import count_content
-from hosttune.host.reading.mounters import Mounters, mounter_of
+from hosttune.host.reading.mounters import Mounters, UnaskedMounters, mounter_of
 from hosttune.host.reading.named import served_mounts
 from hosttune.host.reading.paths import ResolvedPath, is_plain, open_place, open_without_links, walk
 from hosttune.lines import LineNumbers
@@ -271,7 +271,9 @@ class FileTree:
     @contextmanager
     def _walk(self, path: str, *, follow: bool = True) -> Iterator[ResolvedPath]:
         """The way to what is there: all that does not take the kernel's own walk comes by here."""
-        with walk(self.root, path, follow=follow, avoided=served_mounts if self._is_live else tuple) as found:
+        avoided = served_mounts if self._is_live else tuple
+        mounters = None if self._is_live else UnaskedMounters()  # an image may be in a folder of a user
+        with walk(self.root, path, follow=follow, mounters=mounters, avoided=avoided) as found:
             _require_rights(found, path)
             yield found
 

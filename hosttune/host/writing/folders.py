@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from hosttune.errors import Refused
 from hosttune.frozen import frozen
 from hosttune.host.reading.bounded import names_in
-from hosttune.host.reading.mounters import Mounters, mounter_of
+from hosttune.host.reading.mounters import UnaskedMounters
 from hosttune.host.reading.paths import ResolvedPath, close, is_plain, walk
 from hosttune.host.writing.attributes import mount_id
 
@@ -211,26 +211,13 @@ def _name_writer(owner: int) -> str:
     return f"uid {owner}" if owner else "root"
 
 
-class WritersMounters(Mounters):
-    """Refuses a file system that a user mounted before it is asked for anything. Its server may never answer, not even
-    fstat(2), and no signal ends that wait. The mount table tells who mounted it (proc_pid_fdinfo(5), mnt_id).
-    """
+class WritersMounters(UnaskedMounters):
+    """Says what root writes nothing through."""
 
-    def __init__(self, owner: int = 0) -> None:
-        super().__init__()
-        self._owner = owner
-        self._mounts: set[str] = set()  # that may be asked
-
-    def look(self, fd: int) -> os.stat_result:
-        if os.geteuid() == self._owner and (number := mount_id(fd)) not in self._mounts:
-            # what the walk begins in counts as root's: an image may be on whatever file system
-            if self._mounts and (uid := mounter_of(fd)) not in {0, self._owner}:
-                path = os.readlink(f"/proc/self/fd/{fd}")
-                why = f"it is on a file system mounted by uid {uid}"
-                message = f"{_name_writer(self._owner)} does not write through {path}, because {why}"
-                raise Refused(message, hint=_ONLY_ROOTS)
-            self._mounts.add(number)
-        return super().look(fd)
+    def _make_refusal(self, fd: int, uid: int) -> Exception:
+        path = os.readlink(f"/proc/self/fd/{fd}")
+        why = f"it is on a file system mounted by uid {uid}"
+        return Refused(f"{_name_writer(self._owner)} does not write through {path}, because {why}", hint=_ONLY_ROOTS)
 
 
 def stat_entry(folder: int, name: str, owner: int = 0) -> os.stat_result:

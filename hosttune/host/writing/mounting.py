@@ -54,4 +54,6 @@ def _is_device(mount: MountLine, device: str) -> bool:
     except OSError:
         return False
     numbered = f"{os.major(number)}:{os.minor(number)}"
-    return mount.device == numbered or os.path.realpath(mount.source.partition(":")[0]) == os.path.realpath(device)
+    if mount.device == numbered or mount.fuse_user >= 0:  # the source of FUSE is a user's word, and may be a dead place
+        return mount.device == numbered
+    return os.path.realpath(mount.source.partition(":")[0]) == os.path.realpath(device)
