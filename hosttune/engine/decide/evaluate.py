@@ -104,21 +104,25 @@ def evaluate(
 
 def _evaluate_rule(rule: Rule, names: ExpressionNames) -> Evaluation:
     doubt: UnknownFact | None = None
+    has_place = True  # only the place is in doubt, if anything
     items: list[tuple[str, ExpressionNames]] = []
     try:
         for guard in rule.applies_when:
             try:
                 applies = guard.condition.evaluate(names)
-            except UnknownFact as unknown:
-                if guard.condition.subjects != _PLACE:
-                    raise
+            except UnknownFact as unknown:  # one that does not hold decides, whatever is not known of the others
+                has_place = has_place and guard.condition.subjects == _PLACE
                 doubt = doubt or unknown
                 continue
+            except HosttuneError:
+                if doubt is None:
+                    raise
+                continue  # it may count on a condition before it
             if not applies:
                 return Evaluation(
                     rule, (_make_finding(rule, Verdict.NOT_APPLICABLE, _render_words(guard.otherwise, names)),)
                 )
-        for item in _list_items(rule, names):
+        for item in _list_items(rule, names) if has_place else ():
             items.append(item)  # noqa: PERF402 - those that are known stay where there may be more
     except UnknownFact as unknown:
         doubt = doubt or unknown
