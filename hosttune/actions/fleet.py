@@ -21,7 +21,15 @@ from hosttune.engine.fleet.reading import (
     parse_moment,
     read_document,
 )
-from hosttune.engine.fleet.seen import HostLook, Unread, faults_of, seen_from_row, seen_of_plan, seen_to_row
+from hosttune.engine.fleet.seen import (
+    HostLook,
+    Unread,
+    faults_of,
+    seen_from_row,
+    seen_of_plan,
+    seen_to_row,
+    shorten_words,
+)
 from hosttune.engine.policy.effect import without_effect
 from hosttune.engine.policy.file import build_policy, load_policy
 from hosttune.engine.policy.policy import Policy
@@ -34,7 +42,7 @@ from hosttune.frozen import frozen
 from hosttune.host.reading.gathered import SpoolFile, content_of, host_of, list_files, pair_paths, received_at, stem_of
 from hosttune.host.record.record import RecordReader, reader_of
 from hosttune.host.support import is_support_file
-from hosttune.host.workers import map_in_order
+from hosttune.host.workers import fit_workers, map_in_order
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -46,7 +54,6 @@ if TYPE_CHECKING:
     from hosttune.errors import Fault
     from hosttune.values import Change
 
-CHUNK = 8  # files that a worker takes at once
 _CLOCKS_S = 300  # that the clock of a host may be before ours
 _HEAD = 512  # bytes of a file that tell whether it is a record, as hosttune writes them
 # The record of no host: what is in force where a host says nothing.
@@ -91,9 +98,8 @@ def survey_hosts(
 
     Raises HosttuneError when the policy or the rules that are asked for have faults.
     """
-    fold = FleetAggregator(
-        names, frozenset(rule.id for rule in _load_checked_catalog(ask).rules.values() if rule.can_fault)
-    )
+    rules = _load_checked_catalog(ask).rules
+    fold = FleetAggregator(names, frozenset(one.id for one in rules.values() if one.can_fault), frozenset(rules))
     paths: list[str] = []
     for path, why in list_files(words):
         if why:
@@ -101,13 +107,9 @@ def survey_hosts(
         else:
             paths.append(path)
     paths = pair_paths(paths, wants_records=ask.is_new)
-    chunks = [paths[start : start + CHUNK] for start in range(0, len(paths), CHUNK)]
     looks: LookCollector[tuple[int, int]] = LookCollector(frozenset(map(stem_of, paths)))
     with closing(SpoolFile()) as scratch:
-        done = 0
-        for chunk, found in zip(
-            chunks, map_in_order(partial(_look_at_paths, ask), chunks, min(jobs, len(chunks))), strict=True
-        ):
+        for done, found in enumerate(_look_at_paths(paths, ask, jobs), 1):
             for one in found:
                 if isinstance(one, Unread):
                     fold.miss(one)
@@ -116,7 +118,6 @@ def survey_hosts(
                         *one.about, scratch.add(one.row), of=stem_of(one.about[3]), is_alone=one.is_alone,
                         is_past=one.is_past, faults=one.faults,
                     )  # fmt: skip
-            done += len(chunk)
             progress(done, len(paths))
         choice = looks.result()
         # in an order that has nothing to do with what the hosts say (engine/fleet/fold.py tells why)
@@ -141,10 +142,16 @@ def _fold_remarks(fold: FleetAggregator, choice: Choice[tuple[int, int]]) -> Non
         fold.share(machine, hosts)
 
 
-def changes_of(one: PlanClass, ask: Ask) -> tuple[Change, ...]:
-    """The changes of a plan that a report named, from the file of the host that it named, without what its hosts do not
-    show alike. Empty where the file holds others by now.
+def list_changes(shown: list[PlanClass], ask: Ask, jobs: int) -> dict[PlanClass, tuple[Change, ...]]:
+    """The changes of each plan that a report named, from the file of the host that it named, without what its hosts do
+    not show alike. Empty where the file holds others by now.
     """
+    return dict(
+        zip(shown, map_in_order(partial(_changes_of, ask), shown, fit_workers(jobs), lambda *_: ()), strict=True)
+    )
+
+
+def _changes_of(ask: Ask, one: PlanClass) -> tuple[Change, ...]:
     content = content_of(one.source)
     data = parse_document(content, one.source) if isinstance(content, bytes) else None
     if not isinstance(data, dict):
@@ -172,8 +179,15 @@ def _load_checked_catalog(ask: Ask) -> Catalog:
     return catalog
 
 
-def _look_at_paths(ask: Ask, paths: list[str]) -> list[_WorkerLook | Unread]:
-    return [one for path in paths for one in _looks_of(path, ask)]
+def _look_at_paths(paths: list[str], ask: Ask, jobs: int) -> Iterator[list[_WorkerLook | Unread]]:
+    look = partial(_list_looks, ask)
+    if ask.debug:  # a fault shows where it comes from
+        return map(look, paths)
+    return map_in_order(look, paths, fit_workers(jobs), lambda path, why: [Unread(path, why)])
+
+
+def _list_looks(ask: Ask, path: str) -> list[_WorkerLook | Unread]:
+    return [*_looks_of(path, ask)]
 
 
 def _looks_of(path: str, ask: Ask) -> Iterator[_WorkerLook | Unread]:
@@ -181,7 +195,8 @@ def _looks_of(path: str, ask: Ask) -> Iterator[_WorkerLook | Unread]:
     is_alone = len({"" if isinstance(one, Unread) else one.host for one in found}) == 1
     is_read = any(isinstance(one, HostLook) for one in found)  # what was not may be on a dead server
     latest = received_at(path) + _CLOCKS_S if is_read else 0.0
-    for one in found:
+    for look in found:
+        one = shorten_words(look)
         if isinstance(one, Unread):
             yield one
         else:
@@ -217,6 +232,8 @@ def _look_at_file(path: str, ask: Ask) -> Iterator[HostLook | Unread]:
         yield Unread(str(fault.where), fault.message + more)
     except HosttuneError as error:
         yield Unread(path, error.message)
+    except MemoryError:  # ends this worker, and only the file is lost
+        raise
     except Exception as error:
         if ask.debug:
             raise

@@ -156,7 +156,7 @@ def _list_still_in_force(journal: Journal, chosen: set[StepId], named: Run | Non
 def _list_names_of_rule(rule: str, session: Session) -> set[str]:
     """The names under which the journal may hold this rule. One that is gone from the rules is known by its steps."""
     catalog = session.catalog
-    current = catalog.current(rule)
+    current = catalog.find_id(rule)
     names = {rule, current, *catalog.former(current)}
     booked = {step.change.rule for run in session.journal.runs for step in run.steps}
     if current not in catalog.rules and not names & booked:

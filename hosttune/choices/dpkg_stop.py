@@ -214,8 +214,18 @@ def _stopped_build(facts: Facts, failed: Sequence[DkmsBuild], of_kernels: Sequen
     if unused := [*map(quote, removable_packages(facts, *kernels))]:
         what = "the headers of that kernel" if is_of_proxmox(kernels[0]) else "that kernel"
         remove = f"until the driver builds for it, remove {what}: sudo apt-get remove {' '.join(unused)}"
+        remove += _say_metapackages(facts, unused)
     steps = (other_build(facts), _boot_other(facts, kernels), remove, fix)  # few can solve what the log says
     return Stop(Cause.BUILD, sentence, "\nor ".join(part for part in steps if part))
+
+
+def _say_metapackages(facts: Facts, removed: Sequence[str]) -> str:
+    """A step for what brings later kernels, and their fixes, where apt removes that with these packages of a kernel."""
+    metas = [name for name in facts.packages.brought if name.startswith("linux-")]
+    lost = sorted(quote(name) for name in metas if name not in removed and unmet_of(facts.packages, name, removed))
+    if not lost:
+        return ""
+    return f"\nthat takes {', '.join(lost)} along, which bring later kernels: install them again when the driver builds"
 
 
 def say_why(build: DkmsBuild) -> str:

@@ -29,7 +29,7 @@ from hosttune.choices.driver_states.state import (
 from hosttune.choices.drivers.bringer import other_bringer, tell_of_guest
 from hosttune.choices.drivers.choice import CHANGES, DEFAULTS
 from hosttune.choices.drivers.decision import decide
-from hosttune.choices.drivers.nvidia_archive import tell_updates
+from hosttune.choices.drivers.nvidia_archive import replace_unfit_offer, tell_updates
 from hosttune.choices.drivers.switches import POD_LOG, SERVICE
 from hosttune.choices.next_kernel import has_headers, repair_of_host, say_no_headers
 from hosttune.choices.own_kernel import are_headers_here
@@ -335,6 +335,8 @@ def _describe_debian(facts: Facts) -> str:
             words.append(headers_for(kernel))
         else:
             before = f"{say_no_headers(facts, kernel)}\n"
+    if way := replace_unfit_offer(facts, words):
+        return f"{before}{way}"
     return (
         f"{before}install the driver that your distribution offers (Debian: enable contrib, non-free and "
         f"non-free-firmware, then apt-get install {join(words)})"

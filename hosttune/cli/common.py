@@ -173,9 +173,11 @@ def load_choice(look: RuleOptions) -> tuple[Reader, Catalog, Policy]:
 
 
 def tell_chroot(reader: Reader, look: TargetOptions) -> None:
-    """Why the answer is about files alone, where no one asked for that."""
+    """Why the answer is about files only, where no one asked for that; and where it is not, though --root was given."""
     if reader.kind == "root" and look.root is None:
         tell("hosttune: this is a chroot: its files are looked at as those of --root / (an image)")
+    if reader.kind == "live" and look.root is not None:
+        tell(f"hosttune: --root {look.root} is this running host itself, and not an image")
 
 
 def tell_source(reader: Reader) -> None:

@@ -75,17 +75,11 @@ def _list_differing(reader: Reader, catalog: Catalog, policy: Policy, look: Host
 def _find_rule(name: str, catalog: Catalog) -> Rule:
     """The rule that goes by this name now; a word on standard error where that is another one than was typed."""
     from hosttune.cli.common import tell
-    from hosttune.engine.policy.policy import name_notes, suggest_nearest
-    from hosttune.engine.rules.gone import GONE, gone_note
-    from hosttune.errors import HosttuneError
+    from hosttune.engine.policy.policy import name_notes, unknown_rule
 
-    ends = [one for one in catalog.rules if one.endswith(f"-{name}")]
-    rule = catalog.rules.get(catalog.current(name)) or (catalog.rules[ends[0]] if len(ends) == 1 else None)
+    rule = catalog.rules.get(catalog.find_id(name))
     if rule is None:
-        near = "" if name in GONE else suggest_nearest(name, catalog.rules)
-        message = gone_note(name) if name in GONE else f"no rule is called {name}"
-        alike = ", ".join(one for one in catalog.rules if name in one.split("-"))
-        raise HosttuneError(message, hint=near or (f"there is: {alike}" if alike else "see: hosttune rules"))
+        raise unknown_rule(catalog, name)
     for note in name_notes(catalog, (name,)):
         tell(f"hosttune: {note}")
     return rule

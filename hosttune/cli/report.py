@@ -38,7 +38,7 @@ def report(
 
     Exit status: 0 every host is ok, 1 one is not, gave no answer or could not be read, 2 trouble.
     """
-    from hosttune.actions.fleet import Ask, changes_of, survey_hosts
+    from hosttune.actions.fleet import Ask, list_changes, survey_hosts
     from hosttune.cli.reports import deliver
     from hosttune.errors import HosttuneError
     from hosttune.host.progress import show_progress
@@ -47,10 +47,10 @@ def report(
     ask = Ask(
         choose.rules, choose.policy, choose.profile, tuple(choose.select or ()), tuple(choose.ignore or ()), show.debug
     )
+    jobs = jobs or usable_cpus()
     with show_progress("reading results"):
-        fleet = survey_hosts(files, ask, names=names, jobs=jobs or usable_cpus(), progress=_note_files)
-    shown = [one for one in fleet.classes if one.digest][:plans]
-    changes = {one: changes_of(one, ask) for one in shown}
+        fleet = survey_hosts(files, ask, names=names, jobs=jobs, progress=_note_files)
+        changes = list_changes([one for one in fleet.classes if one.digest][:plans], ask, jobs)
     deliver(_render_report(fleet, changes, show), show.output)
     if not fleet.hosts and not fleet.missing_count:
         raise HosttuneError(

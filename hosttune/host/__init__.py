@@ -65,12 +65,19 @@ def _find_image(root: str | None) -> str | None:
     """
     from hosttune.host.reading.running import is_running_root
 
-    if root is None or (os.path.realpath(root) == "/" and os.path.samefile(root, "/")):
+    if root is None or _is_root_folder(root):
         return None if is_running_root() else "/"
     from hosttune.host.reading.rooted import check_system
 
     check_system(root)
     return root
+
+
+def _is_root_folder(path: str) -> bool:
+    try:
+        return os.path.realpath(path) == "/" and os.path.samefile(path, "/")
+    except OSError:  # who opens it says why
+        return False
 
 
 def _find_hardware(path: str | None) -> Reader | None:

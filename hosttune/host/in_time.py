@@ -97,7 +97,7 @@ def in_time(work: Mapping[str, Callable[[], bytes]], seconds: float) -> dict[str
         if kind == "answer":
             answers[name] = content
         else:
-            what, _, where = content.decode().partition("\0")
+            what, _, where = os.fsdecode(content).partition("\0")
             answers[name] = Waiting(what, is_stuck, is_stuck and waits_for_user(where))
     return answers
 
@@ -161,7 +161,7 @@ def _read_frames(reading: int, until: float) -> list[tuple[str, str, bytes]]:
     found = []
     while len(got) >= _HEAD.size and len(got) >= (end := _HEAD.size + _HEAD.unpack_from(got)[0]):
         name, kind, answer = bytes(got[_HEAD.size : end]).split(b"\0", 2)
-        found.append((name.decode(), kind.decode(), answer))
+        found.append((os.fsdecode(name), kind.decode(), answer))
         del got[:end]
     return found
 
@@ -172,7 +172,7 @@ def _work_off(work: Mapping[str, Callable[[], bytes]], seconds: float, writing: 
     is_over = Event()
 
     def say(name: str, kind: str, answer: bytes) -> None:
-        frame = b"\0".join((name.encode(), kind.encode(), answer))
+        frame = b"\0".join((os.fsencode(name), kind.encode(), answer))
         view = memoryview(_HEAD.pack(len(frame)) + frame)
         while view:
             view = view[os.write(writing, view) :]
@@ -208,14 +208,14 @@ def _work_off(work: Mapping[str, Callable[[], bytes]], seconds: float, writing: 
     with lock:
         is_over.set()
     pending = {name: thread for thread, name in tuple(at.items()) if thread.is_alive()}
-    waits = {name: _waits_for(thread.ident).encode() for name, thread in pending.items()}
+    waits = {name: os.fsencode(_waits_for(thread.ident)) for name, thread in pending.items()}
     held = {name for name, thread in pending.items() if _read_state(f"task/{thread.native_id}", "self") == "D"}
     left = _end({name: _list_programs(thread) for name, thread in pending.items()})
     for name, thread in pending.items():
         still = name in held and _read_state(f"task/{thread.native_id}", "self") == "D"
         where = _read_text(f"/proc/{left[name]}/wchan" if name in left else f"/proc/self/task/{thread.native_id}/wchan")
         kind = "stuck" if name in left else "held" if still else "waits"
-        say(name, kind, waits[name] + b"\0" + where.encode())
+        say(name, kind, waits[name] + b"\0" + os.fsencode(where))
 
 
 def _list_programs(thread: Thread) -> tuple[int, ...]:

@@ -33,6 +33,11 @@ ADVICE: Mapping[str, Advice] = MappingProxyType({
         MACHINE,
         rule="framework-env",
     ),
+    "own-threads": Advice(
+        "{crowd}: give it as many threads as CPUs: {own}",
+        "OpenMP loops on half a CPU: 1 thread 2,491 items/s, 16: 350",
+        MACHINE,
+    ),
     "fewer-workers": Advice(
         "{crowd}: as many as CPUs are enough (num_workers={most})",
         "decoding on 2 CPUs: 16 workers are 16 % slower than 3",
@@ -198,6 +203,11 @@ ADVICE: Mapping[str, Advice] = MappingProxyType({
         "it waits for its own writes: checkpoints, logs, or fsync after each file. Write less often, to a local disk, "
         "and beside the training (torch.distributed.checkpoint.async_save)",
     ),
+    "spill": Advice(
+        "where `ray memory --stats-only` counts spilled objects, Ray's store is full, and objects go to disk, in "
+        "/tmp/ray: a larger store (ray start --object-store-memory=BYTES, and /dev/shm as large), fewer objects alive "
+        "at once, or a fast disk (--object-spilling-directory=DIR)",
+    ),
     "shm-store": Advice(
         "/dev/shm has only {size} MiB: a store of shared objects (Ray) that finds no room there is a file in /tmp. "
         "Make it larger: docker run --shm-size=8g or --ipc=host; in Kubernetes an emptyDir with medium: Memory",
@@ -205,7 +215,7 @@ ADVICE: Mapping[str, Advice] = MappingProxyType({
     ),
     "memory": Advice("pages are swapped, or dropped and needed again", rule="memory-pressure"),
     "memory-limit": Advice(
-        "raise its memory limit: {path} sets it. Or fewer loader workers: the page cache of its files counts as well",
+        "raise its memory limit: {path} sets it. Or {smaller}: the page cache of its files counts as well",
     ),
     "mapped": Advice(
         "it touches the pages of mapped files one by one (a model of safetensors, LMDB, Arrow): read each file once, "
@@ -236,8 +246,7 @@ ADVICE: Mapping[str, Advice] = MappingProxyType({
         "administrator drains the node and reboots",
     ),
     "gpu-unused": Advice(
-        "the GPU did nothing in all this time. If the program should compute on it: does python3 -c 'import torch; "
-        "print(torch.version.cuda, torch.cuda.is_available())' print a version and True, is CUDA_VISIBLE_DEVICES "
+        "the GPU did nothing in all this time. If the program should compute on it: {look}, is CUDA_VISIBLE_DEVICES "
         "right, and does its log say cpu?",
     ),
     "power-cap": Advice(
@@ -249,7 +258,11 @@ ADVICE: Mapping[str, Advice] = MappingProxyType({
         "each process of pgrep -P {pid} shows loader workers and ranks. Where it shows file_baton.py, a build of an "
         "extension was cut off: remove the file `lock` below ~/.cache/torch_extensions",
     ),
-    "throttled": Advice("the GPU's clock is held down", rule="gpu-throttle"),
+    "throttled": Advice(
+        "the GPU's clock is held down by heat or by its power supply: look at fans, air flow and dust, and at power "
+        "supplies and cables",
+        rule="gpu-throttle",
+    ),
     "cold-gpu": Advice(
         "the GPU is busy but draws little: many small kernels, or waiting for other GPUs (NCCL). torch.profiler or "
         "nsys shows which; torch.utils.bottleneck, which guides still name, is gone from PyTorch since 2025",

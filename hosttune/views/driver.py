@@ -88,12 +88,9 @@ def driver_table(facts: Facts, params: Mapping[str, Any]) -> DriverTable:
     devices: tuple[Gpu, ...] = teller.ask(lambda: facts.gpus.devices, ())
     teller.ask(lambda: tuple(devices), ())  # the reason why there may be more
     if not devices:
-        others = teller.ask(lambda: facts.other_gpus.summary, "")
-        beside = f", but {others}: their drivers are not hosttune's" if others else ""
-        name = "no NVIDIA GPU" if others else "no GPU"
-        none = StateRow(name, is_fault=False, evidence=f"no NVIDIA GPU is on the PCI bus{beside}", way_out="")
+        none = _state_without_gpu(facts, teller)
         unknown = tuple(dict.fromkeys(teller.unknown))
-        return DriverTable((), "none", (), (), "", () if unknown else (none,), unknown)
+        return DriverTable((), "none", (), (), "", () if unknown and not none.is_fault else (none,), unknown)
     choice: DriverChoice | None = teller.ask(lambda: driver_choice.choose(facts, params), None)
     groups: dict[tuple[str, str], list[Gpu]] = {}
     for gpu in known_items(devices):
@@ -182,6 +179,19 @@ def _describe_recommended(gpu: Gpu, facts: Facts) -> str:
     return f"{', '.join(names)} (by ubuntu-drivers, {why})" if names else "nothing"
 
 
+def _state_without_gpu(facts: Facts, teller: _Teller) -> StateRow:
+    """Without a GPU NVIDIA's module cannot be loaded (beside NVSwitches it can), so one that is loaded had a GPU."""
+    others = teller.ask(lambda: facts.other_gpus.summary, "")
+    loaded = "" if _is_of_another(facts) else teller.ask(lambda: facts.driver.loaded_version, "")
+    if loaded and not teller.ask(lambda: facts.gpus.nvswitches, 1):
+        evidence = f"no NVIDIA GPU is on the PCI bus, and the NVIDIA driver {loaded} is loaded, which needs one to load"
+        way_out = "see what health says of the GPUs: hosttune health"
+        return StateRow("GPU gone", is_fault=True, evidence=evidence, way_out=way_out, is_dead=True)
+    beside = f", but {others}: their drivers are not hosttune's" if others else ""
+    name = "no NVIDIA GPU" if others else "no GPU"
+    return StateRow(name, is_fault=False, evidence=f"no NVIDIA GPU is on the PCI bus{beside}", way_out="")
+
+
 def _is_of_another(facts: Facts) -> bool:
     """The driver is that of the system around this one, so that no package of this one counts."""
     try:
@@ -196,7 +206,7 @@ def _describe_choice(choice: DriverChoice | None) -> str:
     done = {"keep": "as it is", "install": "to install", "update": "to update", "switch": "to switch to"}
     if choice.action in done:
         return f"{choice.name}, {done[choice.action]}" if choice.name else "what is there, as it is"
-    return "nothing" if choice.action == "none" else "nothing: refused"
+    return "nothing" if choice.action == "none" else "nothing: blocked"
 
 
 def _make_states(facts: Facts, params: Mapping[str, Any], teller: _Teller) -> tuple[StateRow, ...]:

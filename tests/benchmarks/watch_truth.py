@@ -506,6 +506,7 @@ def judged(path: Path, scenario: Scenario, *, is_as_it_is: bool = False) -> dict
     account = Account(watched)
     for tick in ticks:
         account.add(tick if is_as_it_is or scenario.has_others else alone(tick, has_group=scenario.has_group))
+    ticks.end.tell(account)
     return json.loads(json.dumps(watch_json(WatchEnd(account.settle(), "the record ends"))))
 
 

@@ -306,6 +306,10 @@ MACHINES = (H100, A100_VM, WORKSTATION, GH200, NO_GPU, CONTAINER, MICROVM)
 
 def main(folders: list[str]) -> None:
     """List them, or write them into a folder."""
+    if folders and folders[0].startswith("-"):
+        sys.exit(
+            "usage: ./run hosts [FOLDER]   lists the built hosts of the tests, or writes their records into FOLDER"
+        )
     for machine in MACHINES:
         gpus = sum(gpu.pci_class.startswith("0x03") for gpu in machine.gpus)
         print(

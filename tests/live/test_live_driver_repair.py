@@ -6,6 +6,7 @@ that `dpkg --audit` and `apt-get check` find whole.
 
 from __future__ import annotations
 
+import hashlib
 import re
 import shutil
 from types import SimpleNamespace
@@ -15,7 +16,9 @@ import pytest
 from hosttune.choices.dpkg_stop import Cause, find_stop
 from hosttune.choices.driver_states.mixed import other_versions, tell_of_unmet
 from hosttune.choices.driver_states.packages import others_broken
+from hosttune.choices.drivers.nvidia_archive import replace_unfit_offer, switch_within_archive
 from hosttune.facts import Facts
+from hosttune.facts.gpu.packaging import Packaging
 from hosttune.facts.kernel.boot_room import make_room
 from hosttune.host.door import Completed
 from hosttune.host.reading.rooted import RootReader
@@ -248,17 +251,19 @@ def test_failed_build_without_prebuilt_modules_ends_with_the_kernel(tree):
     build_590 = BUILD.replace("580.142", "590.48.01").replace("/fixed", "/no-new-kernel")
     gone = {"postrm": f"#!/bin/sh\nrm -f /boot/vmlinuz-{NEW}; touch /no-new-kernel\n"}
     host = tree(names | KERNELS, {"nvidia-dkms-open": {"postinst": build_590}, f"linux-image-{NEW}": gone})
-    host.type(f"apt-get install linux-image-{OLD} linux-image-{NEW} linux-headers-{NEW}", 0)
+    host.type(f"apt-get install linux-image-{OLD} linux-image-generic linux-headers-{NEW}", 0)
     host.type("apt-get install nvidia-driver-590-open", 100)
     stop = host.stop()
     assert stop.cause is Cause.BUILD
     assert "linux-modules-nvidia" not in stop.repair
     remove, _, fix = stop.repair.partition("\nor fix what ")
     assert fix.endswith("make.log names\nsudo dpkg --configure -a")
-    remove = remove.partition("until the driver builds for it, remove that kernel: ")[2]
+    remove, _, note = remove.partition("until the driver builds for it, remove that kernel: ")[2].partition("\n")
     host.type(typed(remove), 0)
     assert host.is_whole()
     assert host.has("nvidia-driver-590-open")
+    assert note.startswith("that takes linux-image-generic along, which bring later kernels")
+    assert not host.has("linux-image-generic")
 
 
 @pytest.mark.parametrize("half", ["the driver", "a kernel"])
@@ -410,6 +415,79 @@ def test_libraries_of_the_other_series_bring_their_prebuilt_modules(tree):
     assert not host.has(f"linux-modules-nvidia-580-open-{OLD}")
     left = Facts(InTree(host.tree, OLD, **{"/proc/driver/nvidia/version": loaded}))
     assert other_versions(left) is None
+
+
+@pytest.fixture
+def debian(tree):
+    """A host of Debian with NVIDIA's archive, which begins with a branch that drives no Pascal, as Debian 13 has it
+    (NVIDIA/cuda-repo-management issue 38)."""
+    host = tree(debian_driver("550.163.01-2"))
+    theirs, lists = host.tree / "developer.download.nvidia.com", host.tree / "etc/apt/sources.list.d"
+    theirs.mkdir()
+    rows = [build(name, row, theirs, host.base / "build") for name, row in debian_driver("590.44.01-1").items()]
+    put(theirs / "Packages", "\n".join(rows))
+    for folder, origin in ((theirs, "NVIDIA"), (host.tree / "archive", "Debian")):
+        data = (folder / "Packages").read_bytes()
+        row = f"SHA256:\n {hashlib.sha256(data).hexdigest()} {len(data)} Packages\n"
+        put(folder / "Release", f"Origin: {origin}\nDate: Sun, 29 Nov 2026 12:00:00 UTC\n{row}")
+    put(lists / "cuda.list", "deb [trusted=yes] file:/developer.download.nvidia.com ./\n")
+    host.type("apt-get -q update", 0)
+    yield host
+    shutil.rmtree(theirs)
+    (lists / "cuda.list").unlink(missing_ok=True)
+    (host.tree / "archive/Release").unlink()
+
+
+def debian_driver(version):
+    needs = {
+        "libnvidia-ml1": "", "libcuda1": "", "nvidia-kernel-support": "", "nvidia-smi": "libnvidia-ml1",
+        "nvidia-kernel-dkms": "nvidia-kernel-support", "nvidia-driver": "nvidia-kernel-dkms, nvidia-smi, libcuda1",
+    }  # fmt: skip
+    exact = {name: re.sub(r"[^, ]+", rf"\g<0> (= {version})", row) for name, row in needs.items()}
+    return {name: {"Version": version} | ({"Depends": row} if row else {}) for name, row in exact.items()}
+
+
+def pascal(host):
+    facts = Facts(InTree(host.tree, "6.12.57+deb13-amd64", **{"/etc/os-release": "ID=debian\nVERSION_ID=13\n"}))
+    gpu = SimpleNamespace(generation="pascal", slot="0000:10:00.0", title="GTX 1060", device_id="0x1c03")
+    facts.__dict__["gpus"] = SimpleNamespace(generations=("pascal",), ours=(gpu,), summary="1 x GTX 1060", devices=())
+    facts.__dict__["nvidia"] = SimpleNamespace(gpus=())
+    facts.__dict__["packaging"] = Packaging({}, "not in this record")
+    return facts
+
+
+def switch_off(host, way):
+    """What the person does who is told to switch the archive off."""
+    look = re.search(r"switch NVIDIA's archive off \(([^)]+) shows its file\)", way)[1]
+    assert inside(host.tree, "sh", "-c", look).stdout == "/etc/apt/sources.list.d/cuda.list\n"
+    host.type("rm /etc/apt/sources.list.d/cuda.list", 0)
+
+
+def version_of(host, name):
+    return inside(host.tree, "dpkg-query", "-W", "-f", "${Version}", name).stdout
+
+
+def test_debian_gets_its_own_driver_where_nvidias_does_not_drive_the_gpus(debian):
+    way = replace_unfit_offer(pascal(debian), ["nvidia-driver"])
+    assert "apt would install nvidia-driver 590.44.01-1, which does not drive these GPUs" in way
+    switch_off(debian, way)
+    debian.type(typed(way.splitlines()[-1]), 0)
+    assert debian.is_whole()
+    assert version_of(debian, "nvidia-driver") == "550.163.01-2"
+
+
+def test_driver_of_nvidias_archive_that_drives_no_gpu_gives_way_to_debians(debian):
+    debian.type("apt-get install nvidia-driver", 0)
+    assert version_of(debian, "nvidia-driver") == "590.44.01-1"
+    way = switch_within_archive(pascal(debian), branch="580")
+    assert "has no branch 580, and Debian's own nvidia-driver 550.163.01-2 drives these GPUs" in way
+    purge, _, install, boot = way.splitlines()
+    assert boot == "drain the host and reboot"
+    debian.type(typed(purge.partition(": ")[2]), 0)
+    switch_off(debian, way)
+    debian.type(typed(install), 0)
+    assert debian.is_whole()
+    assert version_of(debian, "libcuda1") == version_of(debian, "nvidia-driver") == "550.163.01-2"
 
 
 def test_firmware_of_the_former_series_gives_way_to_that_of_the_new_one(tree):

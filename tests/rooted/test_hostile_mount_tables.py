@@ -29,6 +29,55 @@ def crowd_mounts() -> None:
         assert libc.mount(place, place, None, BIND, None) == 0
 
 
+# A user moves a folder with a mount in it below so many folders that its line alone is longer than the whole limit.
+LONG_WAY = """
+import ctypes, os, resource, sys, time
+libc = ctypes.CDLL(None, use_errno=True)
+assert libc.mount(b"t", b"/tmp", b"tmpfs", 0, b"nr_inodes=0,size=2g") == 0
+os.mkdir("/tmp/eve")
+os.chown("/tmp/eve", 54321, 54321)
+pid = os.fork()
+if pid == 0:
+    os.setresuid(54321, 54321, 54321)
+    os.makedirs("/tmp/eve/a/b")
+    os._exit(0)
+os.waitpid(pid, 0)
+assert libc.mount(b"x", b"/tmp/eve/a/b", b"tmpfs", 0, b"size=1m") == 0
+os.mkdir("/tmp/data")
+assert libc.mount(b"data", b"/tmp/data", b"tmpfs", 0, b"size=1m") == 0
+pid = os.fork()
+if pid == 0:
+    os.setresuid(54321, 54321, 54321)
+    os.chdir("/tmp/eve")
+    top = os.open(".", os.O_RDONLY)
+    for _ in range(int(sys.argv[1])):
+        os.mkdir(" " * 255)
+        os.chdir(" " * 255)
+    os.rename("a", "a", src_dir_fd=top)
+    os._exit(0)
+assert os.waitpid(pid, 0)[1] == 0
+from hosttune.host.reading.bounded import OWN_MOUNTS, own_mounts
+from hosttune.host.reading.mountinfo import parse
+from hosttune.host.reading.named import served_mounts
+from hosttune.host.reading.tree import FileTree
+with open("/proc/self/mountinfo", "rb") as file:
+    assert sum(map(len, iter(lambda: file.read(1 << 20), b""))) > OWN_MOUNTS
+table = FileTree("/").read("/proc/self/mountinfo")
+assert table == own_mounts() and len(table) < 1 << 20
+found = {one.target: one.source for one in parse(table)}
+assert (found["/tmp/data"], found["/[longer than a path]"]) == ("data", "x")
+served_mounts()
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+
+def test_mount_that_a_user_moves_out_of_reach_hides_no_other():
+    words = ("unshare", "-m", "--propagation", "private", sys.executable, "-c", LONG_WAY, "66000")
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) < 150_000  # KiB
+
+
 def test_table_of_many_mounts_is_too_long():
     reading, writing = os.pipe()
     pid = os.fork()

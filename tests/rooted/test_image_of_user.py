@@ -182,3 +182,30 @@ def test_new_folder_that_a_user_exchanges_at_once_is_left_as_it_is(places, monke
     assert {one.stat().st_mode & 0o777 for one in (private, image / ("srv" if target == "roots" else "roots"))} == {
         0o700
     }
+
+
+# The mount that fusermount3(1) makes for a user, whose server answers nothing.
+MOUNTED_AT_ONCE = """
+import ctypes, os, sys
+from hosttune.errors import HosttuneError
+from hosttune.host.writing.folders import make_folder
+image, libc, own_mkdir = sys.argv[1], ctypes.CDLL(None), os.mkdir
+fuse = os.open("/dev/fuse", os.O_RDWR)
+def exchange(name, *words, **more):
+    own_mkdir(name, *words, **more)
+    options = f"fd={fuse},rootmode=40000,user_id=54321,group_id=54321,allow_other".encode()
+    assert libc.mount(b"x", f"{image}/srv".encode(), b"fuse.x", 6, options) == 0
+os.mkdir = exchange
+try:
+    make_folder(image, "/srv")
+except HosttuneError as error:
+    print(error)
+"""
+
+
+def test_file_system_that_a_user_mounts_on_a_new_folder_is_not_asked(places):
+    image = places[0] / "image"
+    os.chown(image, EVE, EVE)
+    words = ("unshare", "-m", "--propagation", "private", sys.executable, "-c", MOUNTED_AT_ONCE, str(image))
+    done = subprocess.run(words, capture_output=True, text=True, timeout=30, check=False)
+    assert "srv was exchanged for another folder as soon as it was made" in done.stdout, done.stderr

@@ -16,7 +16,7 @@ OF_OTHERS = {"cmdline", "environ", "exe", "iterdir", "glob", "open_files", "proc
 # The functions that read foreign input, and so have a limit of their own. Each module is in the table of
 # The table: what it reads, who can write that, and the limit.
 DOORS = {
-    "host/reading/bounded.py": ("read_head", "names_in", "process_ids"),
+    "host/reading/bounded.py": ("read_head", "read_mounts", "names_in", "process_ids"),
     "host/processes/confined_child.py": ("confine_self",),
     "host/reading/gathered.py": ("_list_entries",),
     "host/reading/named.py": ("_read_pipe",),

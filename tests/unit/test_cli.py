@@ -537,6 +537,11 @@ def test_what_cannot_be_done_is_told_in_one_line(run, argv, said):
     assert said in err
 
 
+def test_root_that_is_the_running_host_is_named_as_that(run):
+    _, _, err = run("plan", "--only", "swappiness", "--root", "/")
+    assert "--root / is this running host itself, and not an image" in err
+
+
 def broken(*_args, **_options):
     message = "boom\x1b[2J"
     raise RuntimeError(message)

@@ -8,6 +8,7 @@ import json
 import os
 import random
 import shutil
+import signal
 from contextlib import redirect_stdout
 from datetime import datetime, timezone
 
@@ -241,6 +242,41 @@ def test_fault_of_hosttune_at_one_host_is_a_line_of_the_report(run, put, monkeyp
     assert "a fault of hosttune itself, please report it: ZeroDivisionError: boom" in flat(out)
     with pytest.raises(ZeroDivisionError):
         run(H100, "--debug")
+
+
+def test_worker_that_is_killed_costs_its_own_file_only(run, put, monkeypatch):
+    def kill(*_args, **_more):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    monkeypatch.setattr(action, "seen_of_plan", kill)
+    paths = [put(f"{name}.json", document(entry(name, OK))) for name in "abcdefghijklmno"]
+    for jobs in (1, 3):
+        status, data = as_json(run, *paths[:7], H100, *paths[7:], "--jobs", jobs)
+        assert (status, data["hosts"]) == (1, 15)
+        why = "the process that read it was ended, perhaps for want of memory"
+        assert data["unread"] == {"count": 1, "files": [{"place": str(H100), "reason": why}]}
+
+
+@pytest.mark.parametrize("where", ["text", "json", "html"])
+def test_one_host_fills_no_page_with_a_word(run, put, where):
+    """Names of rules, reasons and the like are a host's own words, of any length."""
+    long = "x" * 100_000
+    host = entry(
+        "loud", [finding(long, reason=long, evidence=[long])], tool_version=long, profile=long, problems=[long]
+    )
+    host |= {"machine": long, "health": {"unfit": [long], "impaired": [long]}}
+    host["inventory"] = {"hardware": {long: long}, "settings": {long: long}, "gpu": long, "reboot": [long]}
+    missing = {
+        "format_version": 1,
+        "kind": "hosttune missing",
+        "host": "gone",
+        "at": host["created_at"],
+        "reason": long,
+    }
+    paths = [put("a.json", document(host, {**host, "host": long})), put("b.json", missing)]
+    _, out, _ = run(*paths, put("c.json", document(entry("c", OK))), "--format", where)
+    assert len(max(out.split("\n"), key=len)) < (20_000 if where == "html" else 2_000)
+    assert "loud" in out
 
 
 def test_older_look_at_a_host_is_left_out(run, put):

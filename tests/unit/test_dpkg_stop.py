@@ -150,6 +150,9 @@ def test_driver_of_nvidias_archive_gets_no_module_of_ubuntus():
         f"until the driver builds for it, remove that kernel: {remove}\nor fix what {FAILED.log} names\nsudo dpkg "
         "--configure -a"
     )
+    meta = paragraph("linux-image-generic", "6.8.0-48.48", Depends=f"linux-image-{NEW} (= 6.8.0-48.48)")
+    takes = find_stop(host(*cuda, meta, *image, dkms=(FAILED,))).repair
+    assert f"{remove}\nthat takes linux-image-generic along, which bring later kernels: install them again" in takes
     only = find_stop(host(*cuda, META, *image, dkms=(FAILED,), with_module=()))
     assert "remove that kernel" not in only.repair
 

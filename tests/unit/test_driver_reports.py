@@ -6,6 +6,7 @@ from hosttune.facts.gpu.archives import Offer
 from hosttune.facts.gpu.build_log import error_in
 from hosttune.facts.gpu.driver import DriverPackage
 from hosttune.facts.gpu.nvidia_smi import without_room
+from hosttune.facts.packages import Packages
 from hosttune.facts.placed import Placed
 from tests.unit.test_driver_state import BY_RUNFILE, KERNEL, PACKAGE, VERSION, host, names, states
 
@@ -36,6 +37,10 @@ def test_fabric_manager_of_the_installers_version_is_well():
     assert names(facts) == ["runfile"]
 
 
+ABSENT_DRIVER = {
+    "loaded_version": "", "userspace_version": "", "branch": "", "name": "", "flavour": "", "packages": (), "modules": (),
+    "kernels_with_module": (), "has_module_for_running_kernel": False,
+}  # fmt: skip
 NO_ROOM = "NVRM: BAR1 is 0M @ 0x0 (PCI:0000:43:00.0)"
 
 
@@ -222,3 +227,45 @@ def test_node_whose_apt_waits_for_a_part_of_the_driver_is_degraded():
     found = by_name(host(lacking="nvidia-utils-580-server"))["unmet dependencies"]
     assert (found.is_dead, found.impairs) == (False, True)
     assert not any(one.impairs for one in states(host()))
+
+
+@pytest.mark.parametrize(
+    ("candidate", "versions", "way"),
+    [
+        ("590.44.01-1", {"590.44.01-1": "NVIDIA", "550.163.01-2": "Debian"}, "Debian's own nvidia-driver 550.163.01-2"),
+        ("590.44.01-1", {"590.44.01-1": "NVIDIA"}, "NVIDIA's installer (runfile) of a branch that drives them"),
+        ("550.163.01-2", {"590.44.01-1": "NVIDIA", "550.163.01-2": "Debian"}, "install the driver that your distr"),
+        ("", {}, "install the driver that your distribution offers"),
+    ],
+)
+def test_driver_that_apt_would_install_on_debian_drives_the_gpus(candidate, versions, way):
+    """NVIDIA/cuda-repo-management issue 38: its archive for Debian 13 begins with branch 590, which drives no Pascal."""
+    facts = host(**ABSENT_DRIVER, generations=("pascal",), ubuntu=False)
+    offer = Offer("nvidia-driver", "", candidate, "", "NVIDIA", versions)
+    facts.archives.offers_of = lambda names: {"nvidia-driver": offer}
+    (state,) = states(facts)
+    assert way in state.way_out
+    installs = "apt-get install nvidia-driver" in state.way_out
+    assert installs is ("installer" not in way)
+    assert ("switch NVIDIA's archive off" in state.way_out) is way.startswith("Debian's own")
+    turing = host(**ABSENT_DRIVER, generations=("turing",), ubuntu=False)
+    turing.archives.offers_of = facts.archives.offers_of
+    assert states(turing)[0].way_out.startswith("install the driver that your distribution offers")
+
+
+def test_libraries_that_no_name_gives_to_the_driver_go_with_it():
+    """libcuda1 of NVIDIA's archive keeps apt from taking Debian's nvidia-driver."""
+    version, old = "590.44.01-1", "550.163.01-2"
+    facts = host(
+        packages=(DriverPackage("nvidia-driver", version, False, "installed"),), branch="590", name="590", flavour="",
+        generations=("pascal",), is_open=False, modules=(), names=("nvidia-driver", "libcuda1"), loaded_version="",
+        nvidia={"legacy_branch": "580"}, ubuntu=False, archives={"origins": ("NVIDIA",), "lacking": ("cuda-drivers",)},
+    )  # fmt: skip
+    facts.apt.disabled_sources = ()
+    there = {"nvidia-driver": version, "libcuda1": version, "bash": "5.2"}
+    facts.packages = Packages({name: (one, "install ok installed") for name, one in there.items()})
+    offer = Offer("nvidia-driver", version, version, "NVIDIA", "NVIDIA", {version: "NVIDIA", old: "Debian"})
+    facts.archives.offers_of = lambda names: {"nvidia-driver": offer} if "nvidia-driver" in names else {}
+    way = by_name(facts)["unsupported GPU"].way_out
+    assert "sudo apt-get purge libcuda1 nvidia-driver\n" in way
+    assert f"Debian's own nvidia-driver {old} drives these GPUs" in way

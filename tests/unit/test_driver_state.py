@@ -1105,6 +1105,14 @@ def test_installer_has_the_other_kind_of_module(generation, is_open, dkms, words
     )
     fetch = f"download it from NVIDIA to {installer}, where only root can write"
     assert found["wrong flavour"].startswith(f"{fetch}\nsudo sh {installer} {words}\ndrain the host")
+    # A module that takes no GPU leaves the kernel again: the one on the disk shows the kind.
+    facts = host(
+        **BY_RUNFILE | NOT_LOADED, modules=(module(is_open=is_open),), generations=(generation,), dkms=dkms,
+        nvidia={"refused": "open" if is_open else "closed", "smi": "refused", "problem": "nvidia-smi: no driver"},
+    )  # fmt: skip
+    later = {one.name: one.way_out for one in states(facts)}
+    assert later["wrong flavour"] == found["wrong flavour"]
+    assert not {"GPU refused", "nvidia-smi refuses"} & set(later)
 
 
 def test_libraries_of_apt_beside_a_runfile_are_named():

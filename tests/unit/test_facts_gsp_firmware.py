@@ -177,4 +177,11 @@ def test_driver_in_a_container_tells_of_its_firmware():
     contained = {"branch": "", "name": "", "packages": (), "userspace_version": "", "modules": ()}
     (state,) = choose(on("missing", 2, here=("operator",), **contained), {}).states
     assert (state.name, state.is_fault) == ("GSP firmware", True)
+    assert "/sys/module/firmware_class/parameters/path" in state.way_out
+    assert "delete its driver pod (nvidia-driver-daemonset-" in state.way_out
+    assert "modprobe" not in state.way_out  # the host has no module of this driver
+    (interrupted,) = choose(on("interrupted", 4, here=("operator",), persistenced=False, **contained), {}).states
+    assert "firmware_class" not in interrupted.way_out
+    (own,) = choose(on("missing", 2, here=("operator",)), {}).states
+    assert "sudo modprobe nvidia" in own.way_out
     assert GspFirmware(()).of(SLOT) is None

@@ -104,3 +104,12 @@ def test_files_with_holes_hold_no_more_than_is_used():
     files = {"/proc/self/mountinfo": "9 1 0:26 / /dev/shm rw - tmpfs tmpfs rw\n"}
     seen = shm(files, stats=stats, spaces={"/dev/shm": Space(1000, 400, 1, 1)}).files
     assert [file.size_bytes for file in seen] == [100, 500]
+
+
+def test_where_nothing_is_used_no_name_is_asked_for():
+    files = {"/proc/self/mountinfo": "9 1 0:26 / /dev/shm rw - tmpfs tmpfs rw\n"}
+    empty = shm(files, unreadable={"/dev/shm": "not in this record"}, spaces={"/dev/shm": Space(1000, 1000, 1, 1)})
+    assert empty.files == ()
+    used = shm(files, unreadable={"/dev/shm": "not in this record"}, spaces={"/dev/shm": Space(1000, 400, 1, 1)})
+    with pytest.raises(UnknownFact, match="not in this record"):
+        _ = used.files

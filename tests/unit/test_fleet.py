@@ -152,6 +152,21 @@ def test_hosts_with_plans_beyond_the_bound_are_counted_as_such(monkeypatch):
     assert fleet.other_classes == HostNames(3, ("c", "d"))
 
 
+def test_rules_that_hosts_make_up_are_counted_under_one_name_beyond_the_bound(monkeypatch):
+    monkeypatch.setattr(fleet_module, "MOST_RULES", 2)
+    fold = FleetAggregator(20, known=frozenset({"memory-swappiness"}))
+    for host, rules in (("evil", ("a", "b", "c", "d")), ("good", ("memory-swappiness",))):
+        fold.add(look(host, says=tuple((rule, "differs", "now 1") for rule in rules)))
+    rows = {one.rule: one.count("differs") for one in fold.result().rules}
+    assert rows == {"a": 1, "b": 1, fleet_module.OTHER_RULES: 2, "memory-swappiness": 1}
+
+
+def test_kinds_of_hosts_beyond_the_bound_have_no_siblings(monkeypatch):
+    monkeypatch.setattr(fleet_module, "MOST_CLASSES", 1)
+    fleet = folded([look(name, hardware=(("CPU", name[0]),)) for name in ("a1", "b1", "b2", "a2")])
+    assert ([one.hosts.names for one in fleet.siblings], fleet.alone) == ([("a1", "a2")], 2)
+
+
 def test_host_without_an_answer_is_no_host_that_was_looked_at():
     fleet = folded([look("a", missing="timed out"), look("b")])
     assert (fleet.hosts, fleet.missing_count, fleet.missing[0].host) == (1, 1, "a")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hosttune.host.reading import bounded, mountinfo
 from hosttune.host.reading.mountinfo import (
     decode,
     encode,
@@ -53,6 +55,38 @@ def test_the_table_of_this_machine_survives_parse_and_print():
 )
 def test_line_that_is_none_is_left_out(line):
     assert parse(line + b"\n" + TABLE) == parse(TABLE)
+
+
+@given(
+    st.lists(st.sampled_from(["\\", "\\040", "\\134", "\\011", "\\043", "\\057", "0", "4", "1", "a", "\u00e4"])).map(
+        "".join
+    )
+)
+def test_escapes_are_decoded_once(text):
+    slow = re.sub(rb"\\([0-7]{3})", lambda found: bytes((int(found[1], 8) & 0xFF,)), text.encode())
+    assert decode(text) == slow.decode("utf-8", "surrogateescape")
+
+
+@pytest.mark.parametrize("size", [1, 7, 4096, 1 << 18])
+def test_table_without_paths_that_are_too_long(tmp_path, monkeypatch, size):
+    """Whatever is read at once. A path has 4,095 characters at most, of which the kernel writes some as four."""
+    monkeypatch.setattr(bounded, "_CHUNK", size)
+    longest = b"/" + b"\\040" * 4094
+    options = b"rw,lowerdir=" + b"/l:" * 9000
+    line = b"1 1 8:1 %s %s rw - overlay none %s\n"
+    file = tmp_path / "mountinfo"
+    file.write_bytes(line % (longest, longest + b"a", options) + line % (b"/", b"/b", b"rw"))
+    wanted = line % (longest, bounded.NO_PATH, options) + line % (b"/", b"/b", b"rw")
+    assert bounded.head_of(str(file), 1 << 20, read=bounded.read_mounts) == (wanted, True)
+    assert bounded.head_of(str(file), len(wanted), read=bounded.read_mounts) == (wanted, True)
+    assert bounded.head_of(str(file), 9, read=bounded.read_mounts) == (wanted[:9], False)
+
+
+def test_one_more_mount_looks_through_the_others_once(monkeypatch):
+    looks = []
+    monkeypatch.setattr(mountinfo, "find_visible", lambda mounts: looks.append(1) or find_visible(mounts))
+    assert b"/data/x" in mountinfo.with_mount(TABLE, "8:9", "/dev/sdz", "/data/x", "ext4", ("ro",))
+    assert looks == [1]
 
 
 def test_bytes_that_are_no_text_survive():

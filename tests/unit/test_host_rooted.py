@@ -123,6 +123,11 @@ def test_programs_and_processes_of_this_machine_are_not_asked(root):
 def test_root_that_is_no_folder_is_refused(tmp_path):
     with pytest.raises(HosttuneError, match="no such folder"):
         RootReader(str(tmp_path / "none"))
+    (tmp_path / "file").touch()
+    (tmp_path / "circle").symlink_to("circle")
+    for name, why in (("file", "Not a directory"), ("circle", "Too many levels of symbolic links")):
+        with pytest.raises(HosttuneError, match=why):
+            open_reader(root=str(tmp_path / name))
 
 
 @pytest.mark.parametrize("path", ["etc/os-release", "usr/lib/os-release"])

@@ -213,6 +213,16 @@ def test_only_leaves_every_other_rule_out(run):
     assert (status, "did you mean memory-swappiness?" in err) == (2, True)
 
 
+def test_end_of_a_name_is_enough_on_the_command_line(run):
+    _, out, _ = run("plan", "--host", H100, "--only", "noatime")
+    assert "Of all rules only storage-noatime." in out
+    assert "storage-noatime" in run("plan", "--host", H100)[1]
+    assert "storage-noatime" not in run("plan", "--host", H100, "--ignore", "noatime")[1]
+    status, _, err = run("plan", "--host", H100, "--only", "gpu")
+    assert status == 2
+    assert "no rule is called gpu\n  hint: there is: containers-gpu-loss, " in err
+
+
 def test_only_repeats_itself_in_the_next_command(run):
     assert "plan --host" in (out := run("check", "--host", H100, "--only", "memory-swappiness")[1])
     assert "--only memory-swappiness" in out

@@ -111,6 +111,22 @@ def test_devices_attributes_and_names():
     assert [one.name for one in Facts(host).disks.all] == ["vda", "vda1"]
 
 
+def test_link_of_a_user_adds_no_name_and_hides_none():
+    """As ls(1) writes it into a file: the target of a link in /dev/shm, with lines, heads of folders and names."""
+    target = "x\n\n/dev:\ntotal 0\ncrw-rw-rw- 1 0 0 195, 0 Nov 29 00:11 nvidia0\n\n/dev/mapper:\ntotal 0\n"
+    target += "lrwxrwxrwx 1 0 0 7 Nov 29 00:11 vg-data -> ../dm-7"
+    listed = LS.replace("fd\n", "fd\ndrwxrwxrwt 2 0 0 40 Nov 29 00:11 shm\ndrwxrwxrwt 2 0 0 40 Nov 29 00:11 mqueue\n")
+    queues = "\n/dev/mqueue:\ntotal 0\n-rw------- 1 0 0 80 Nov 29 00:11 q\n"
+    shm = f"\n/dev/shm:\ntotal 0\nlrwxrwxrwx 1 54321 54321 90 Nov 29 00:11 evil -> {target}\n"
+    content = sosreport(answers={**ANSWERS, ("block", "ls -lanR /dev"): listed + queues + shm})
+    host = reader_of(content, "sosreport-h.tar.xz")
+    assert host.list("/dev") == ("fd", "mapper", "mqueue", "shm", "vda")
+    assert host.list("/dev/mapper") == ("two words",)
+    assert host.link("/dev/mapper/vg-data") is ABSENT
+    assert host.list("/dev/mqueue") == ("q",)
+    assert isinstance(host.list("/dev/shm"), Unreadable)
+
+
 def test_file_systems_space_and_tasks():
     host = reader()
     assert host.space("/") == Space(3094126592, 2415443968, 196608, 175766, 177836032)

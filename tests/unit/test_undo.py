@@ -55,6 +55,7 @@ def session_on(writer):
         policy=SimpleNamespace(break_work=False, ignore=()),
         catalog=SimpleNamespace(
             current=lambda rule: rule,
+            find_id=lambda rule: rule,
             former=lambda rule: (),
             rules={"some-rule": None},
             tells_health=lambda rule: False,
@@ -218,6 +219,7 @@ def test_rule_is_known_by_the_names_that_it_had_and_one_that_was_mistyped_gets_t
     session = session_on(writer)
     former = {"some-rule": ("old-name",)}
     session.catalog.current = lambda rule: {"old-name": "some-rule"}.get(rule, rule)
+    session.catalog.find_id = session.catalog.current
     session.catalog.former = lambda rule: former.get(rule, ())
     for name in ("old-name", "some-rule"):
         planned = plan_undo(session, rule=name)

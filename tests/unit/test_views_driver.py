@@ -122,12 +122,19 @@ def test_gpus_that_differ_have_rows_of_their_own():
 
 def test_refusal_is_told():
     table = table_of("workstation-rtx4090")
-    assert (table.action, table.rows[0].chosen) == ("refuse", "nothing: refused")
+    assert (table.action, table.rows[0].chosen) == ("refuse", "nothing: blocked")
     assert table.rows[0].loaded == "nouveau holds it"
 
 
 def test_machine_without_a_gpu_says_so():
     assert driver_text(table_of("no-gpu-debian12"), Page()) == "no GPU: no NVIDIA GPU is on the PCI bus\n"
+
+
+def test_loaded_driver_without_a_gpu_is_a_fault():
+    table = table_of("no-gpu-debian12", {"/sys/module/nvidia/version": "580.95.05\n"})
+    ((state),) = table.states
+    assert (state.name, state.is_fault, state.is_dead) == ("GPU gone", True, True)
+    assert driver_text(table, Page()).startswith("FAULT, GPU gone: no NVIDIA GPU is on the PCI bus")
 
 
 @pytest.mark.parametrize("name", [path.stem for path in BUILT])

@@ -27,6 +27,8 @@ from hosttune.measure.watch.remedies import choose_remedies
 from hosttune.measure.watch.session import WatchEnd
 from hosttune.measure.watch.states import State
 from hosttune.measure.watch.tick import (
+    FILE_SERVER,
+    FUSE_SERVER,
     NO_ANSWER,
     CpuLimit,
     GpuUser,
@@ -124,7 +126,12 @@ def test_disk_on_nfs_leads_to_its_read_ahead():
 
 def test_throttled_gpu_leads_to_its_rule_first():
     held = tick(gpus=(gpu(99.0, 280.0, reasons=(min(HELD_BACK),)),))
-    assert told(held)[1][0].rule == "gpu-throttle"
+    assert [advice.rule for advice in told(held)[1]] == ["gpu-throttle"]
+    hot = tick(gpus=(gpu(100.0, 50.0, reasons=("hardware thermal slowdown",)),))
+    texts, _, sentence = told(hot)
+    assert sentence == "COLD_GPU: the GPU is busy, and its clock is held down: hardware thermal slowdown"
+    assert len(texts) == 1, "that it draws little is no sign of small kernels"
+    assert "small kernels" in told(tick(gpus=(gpu(100.0, 50.0),)))[0][0]
     assert "nothing on the host to gain" in told(tick(99.0, 280.0))[1][0].text
 
 
@@ -313,6 +320,59 @@ def test_wait_for_the_server_of_a_file_system_is_advised_on_by_what_is_asked_of_
     assert State.DISK not in verdict.not_the_cause
 
 
+@pytest.mark.parametrize("what", [FUSE_SERVER, FILE_SERVER])
+def test_pages_that_a_server_has_are_no_lists_of_files(what):
+    """As of vllm#24469: a file that is mapped and touched in order is read ahead, and no fault of it counts as major."""
+    kind = Want.PEER if what == FUSE_SERVER else Want.NETWORK
+    one = tick(None, None, idle=98, main=0.02, gpus=(), wait=Wait(kind, what, is_page=True))
+    texts, _, _ = told(replace(one, tree=replace(one.tree, **LISTS)))
+    assert texts[0].startswith("it touches the pages of mapped files")
+    assert not any("lists folders" in text for text in texts)
+
+
+def test_model_above_its_memory_limit_is_not_read_before_the_start():
+    """As of ollama#3054: what does not fit is dropped again."""
+    one = MEASURED["disk bound, two workers"][1]
+    limit = MemoryTick(1 << 30, "/sys/fs/cgroup/x/memory.max", "", 1 << 30)
+    full = replace(
+        one, memory=limit, tree=replace(one.tree, faults=150.0), host=replace(one.host, refaults=5000.0),
+        job=None,
+    )  # fmt: skip
+    assert told(full)[0][0].startswith("raise its memory limit: /sys/fs/cgroup/x/memory.max")
+    assert not any("front to back" in text for text in told(full)[0])
+    assert "front to back" in told(replace(full, memory=None))[0][0]
+
+
+def test_program_that_is_no_python_is_told_its_own_way_to_fewer_threads():
+    """As of model_server#2721: OpenVINO in a pod with one CPU."""
+    one = tick(idle=60, main=1.0, children=(), gpus=(), cpus=1.0, delay=1.0, throttled_percent=99.0)
+    limit = CpuLimit(LimitKind.QUOTA, 1.0, 8, "/sys/fs/cgroup/x/cpu.max")
+    server = replace(
+        one, limit=limit, works_with=(), pools=(ThreadPool.OPENVINO,),
+        tree=replace(one.tree, wanting=8.0, wanting_processes=1, program="ovms"),
+    )  # fmt: skip
+    texts, _, sentence = told(server)
+    assert sentence.startswith("LIMIT: ")
+    assert texts[0] == "8 threads want 1 CPU: give it as many threads as CPUs: INFERENCE_NUM_THREADS=1 of OpenVINO"
+    assert texts[1].startswith("give it more CPUs")
+    assert "or OMP_NUM_THREADS=1 if it uses OpenMP" in told(replace(server, pools=()))[0][0]
+    python = replace(server, tree=replace(server.tree, program="python3"))
+    assert "torch.set_num_threads(1)" in told(python)[0][0]
+
+
+@pytest.mark.parametrize("program", ["ray::IDLE", "raylet", "python3"])
+def test_store_of_ray_that_spills_is_asked_about_where_ray_writes(program):
+    one = MEASURED["disk bound, two workers"][1]
+    writes = replace(
+        one,
+        tree=replace(one.tree, written_bytes=4.0 * MIB, device_bytes=0.0, program=program),
+        shm=ShmRoom(24 << 30, 20 << 30),
+    )
+    texts, _, _ = told(writes)
+    assert any("ray memory --stats-only" in text for text in texts[:1]) is program.startswith("ray")
+    assert any(text.startswith("it waits for its own writes") for text in texts[:2])
+
+
 def test_address_that_does_not_answer_is_named_and_no_more_requests_are_advised():
     what = f"192.0.2.1:443{NO_ANSWER}"
     texts, _, sentence = told(tick(None, None, idle=98, main=0.02, gpus=(), wait=Wait(Want.NETWORK, what)))
@@ -478,6 +538,11 @@ def test_gpu_that_did_nothing_while_the_job_computed_is_asked_about_first():
     texts, _, _ = told(one)
     assert texts[0].startswith("the GPU did nothing in all this time")
     assert "torch.cuda.is_available()" in texts[0]
+    ollama = replace(one, works_with=(Workload.REQUESTS,), tree=replace(one.tree, program="ollama"))
+    texts, _, _ = told(ollama)
+    assert "nvidia-smi" in texts[0]
+    assert "torch" not in texts[0]
+    assert not any("one core's worth" in text for text in texts), "it uses two"
     for other in (replace(one, gpus=(gpu(1.0, 60.0),)), replace(one, gpus=())):  # now and then a kernel; no GPU here
         assert not any("the GPU did nothing" in text for text in told(other)[0])
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
 
 from hosttune.measure.views.watch import watch_text
+from hosttune.measure.watch import tree
 from hosttune.measure.watch.account import Account
 from hosttune.measure.watch.endings import EndKind, ending_of
 from hosttune.measure.watch.limits import name_setter
@@ -48,6 +50,9 @@ def report(account):
         (ended(0, Kills(2, 2), memory=MEMORY), EndKind.GROUP_OOM, "2 processes of its control group killed", "it needs more memory"),
         (ended(137, Kills(0, 1)), EndKind.HOST_OOM, "ended: killed by the kernel", "the host ran out"),
         (ended(137, Kills(1, 1)), EndKind.HOST_OOM, "ended: killed by the kernel: out of memory, and no limit", "the host ran out"),
+        (ended(None, Kills(0, 0, 2)), EndKind.HOST_OOM, "some of its processes ended while the kernel killed 2 processes of this host: out", "the host ran out"),
+        (ended(1, Kills(0, 0, 1)), EndKind.HOST_OOM, "ended: some of its processes ended while the kernel killed 1 process", "the host ran out"),
+        (ended(139, Kills(0, 0, 1)), EndKind.SIGNAL, "ended: crashed with SIGSEGV", "see where it failed"),
         (ended(137), EndKind.SIGNAL, "ended: killed by SIGKILL", "no kill for memory was counted"),
         (ended(139), EndKind.SIGNAL, "ended: crashed with SIGSEGV", "see where it failed"),
         (ended(143), EndKind.SIGNAL, "ended: killed by SIGTERM", ""),
@@ -127,6 +132,57 @@ def test_kills_in_its_own_group_are_counted_from_the_begin_on(tmp_path, line, pa
     for _ in range(2):
         memory.look()
     assert memory.kills() == Kills(2, 0)  # what the host killed long ago did not end this job
+
+
+def test_kills_of_the_host_count_with_processes_of_the_job_that_ended(tmp_path):
+    memory = JobMemory(42, **built(tmp_path, "0::/\n", {}))
+    memory.look(3)
+    memory.look(5)  # others
+    assert memory.kills().near == 0
+    memory.look(6, has_lost=True)
+    assert memory.kills().near == 3, "the kernel counts a kill a moment before the process is gone"
+    memory.look(6, has_lost=True)
+    assert memory.kills().near == 3
+    for _ in range(3):
+        memory.look(7)
+    memory.look(7, has_lost=True)
+    assert memory.kills().near == 3, "that was long before"
+
+
+def test_process_that_was_no_short_one_is_missed_once(monkeypatch):
+    monkeypatch.setattr(tree, "_SHORT_S", 0)
+    with subprocess.Popen(
+        [sys.executable, "-c", LOSES], stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True
+    ) as job:
+        assert job.stdout.readline() == "ready\n"
+        looks = tree.Tree(job.pid)
+        looks.look(1.0)
+        assert not looks.has_lost
+        print("end", file=job.stdin, flush=True)
+        assert job.stdout.readline() == "ended\n"
+        looks.look(1.0)
+        assert looks.has_lost, "a zombie that is not waited for has ended"
+        looks.look(1.0)
+        assert not looks.has_lost
+        monkeypatch.setattr(tree, "_SHORT_S", 60)
+        job.kill()
+        job.wait()
+        looks.look(1.0)
+        assert not looks.has_lost, "it lived for less"
+        looks.close()
+
+
+LOSES = """
+import os, signal, time
+child = os.fork()
+if child == 0: time.sleep(60)
+print("ready", flush=True)
+input()
+os.kill(child, signal.SIGKILL)
+os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+print("ended", flush=True)
+time.sleep(60)
+"""
 
 
 def test_kills_before_a_wrapper_was_seen_in_its_group_count(tmp_path):

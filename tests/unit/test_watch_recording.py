@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from hosttune.cli import app
 from hosttune.errors import BadInput, HosttuneError
+from hosttune.measure.watch.account import Account
 from hosttune.measure.watch.programs import Workload
 from hosttune.measure.watch.recording import MOST_LINE, Recorder, replay
-from hosttune.measure.watch.tick import HeldBack, MemoryTick, ShmRoom
+from hosttune.measure.watch.tick import HeldBack, Kills, MemoryTick, ShmRoom
 from tests.unit.schemas import faults
 from tests.unit.watch_scenarios import MEASURED, OTHERS, WATCHED, gpu, jittered, tick
 
@@ -45,6 +46,23 @@ def test_record_reads_back_as_it_was(tmp_path):
     watched, found = replay(recorded(tmp_path / "r", ticks))
     assert watched == WATCHED
     assert tuple(found) == ticks
+
+
+def test_record_keeps_how_the_job_ended(tmp_path, capsys):
+    path = str(tmp_path / "r")
+    recorder = Recorder(path)
+    recorder.begin(replace(WATCHED, is_child=True))
+    account = Account(WATCHED)
+    for second in range(1, 31):
+        one = replace(tick(0.0, idle=50.0), at_s=float(second), memory=MemoryTick(1 << 30, "/m", used_bytes=1 << 30))
+        recorder.add(one)
+    account.status, account.kills = 1, Kills(2, 2)
+    recorder.end(account)
+    recorder.close()
+    assert app.run(["watch", "--replay", path]) == 0, "the status of the command is not that of the replay"
+    said = capsys.readouterr().out
+    assert "ended: 2 processes of its control group killed by the kernel: out of memory" in said
+    assert "not the cause: " not in said or "memory" not in said.partition("not the cause: ")[2].partition("\n")[0]
 
 
 def test_head_of_a_record_begins_with_its_format(tmp_path):
@@ -113,7 +131,7 @@ NUMBERS = st.none() | st.floats(0, 1e15) | st.integers(-5, 5)
 
 @given(
     st.dictionaries(
-        st.sampled_from(["at_s", "seconds", "cpus", "job", "tree", "gpus", "x"]),
+        st.sampled_from(["at_s", "seconds", "cpus", "job", "tree", "gpus", "x", "end"]),
         NUMBERS | st.text() | st.lists(NUMBERS),
         max_size=5,
     )

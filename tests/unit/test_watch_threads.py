@@ -98,6 +98,36 @@ def test_process_of_very_many_threads_costs_a_bounded_look(tmp_path, monkeypatch
     assert len(read) <= MOST_READ
 
 
+@pytest.mark.parametrize("awake", ["R", "D"])
+def test_of_a_pool_that_sleeps_a_few_threads_are_looked_at_in_turn(tmp_path, monkeypatch, awake):
+    found = process(tmp_path, 1000, "S", ["S"] * 200)
+    (tmp_path / "1000/io").write_text(
+        "rchar: 1\nwchar: 1\nsyscr: 1\nsyscw: 1\nread_bytes: 0\nwrite_bytes: 0\ncancelled_write_bytes: 0\n"
+    )
+    read = []
+    content_of = tasks.content_of
+    monkeypatch.setattr(tasks, "content_of", lambda path: read.append(path) or content_of(path))
+
+    def count():
+        read.clear()
+        assert found.look()
+        return look_at_tasks([found], str(tmp_path)), len(read)
+
+    assert count() == ((0, 0, 0), 200)
+    assert count()[1] <= 13
+    task = tmp_path / "1000/task/1100/stat"
+    task.write_text(task.read_text().replace(" S ", f" {awake} "))
+    looks = [count() for _ in range(18)]
+    expected = (1, 1, 0) if awake == "R" else (0, 0, 1)
+    first = next(number for number, (states, _) in enumerate(looks) if states == expected)
+    assert all(states == expected and most >= 200 for states, most in looks[first:]), "once one is awake all are read"
+    task.write_text(task.read_text().replace(f" {awake} ", " S "))
+    count()
+    stat = tmp_path / "1000/stat"
+    stat.write_text(stat.read_text().replace(" 5 5 0 0 20 ", " 25 25 0 0 20 "))
+    assert count()[1] == 200, "it has computed"
+
+
 def test_main_thread_whose_state_is_known_is_not_read_again(tmp_path, monkeypatch):
     found = process(tmp_path, 100, "R", ["S", "R"])
     read = []

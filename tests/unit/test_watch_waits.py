@@ -72,6 +72,20 @@ def test_server_that_waits_for_somebody_to_come_waits_for_no_store():
     ) == Wait(Want.TIMER)
 
 
+@pytest.mark.parametrize(
+    ("call", "is_page"), [("-1 0x7ffd 0x7f01\n", True), ("0 0x3 0x7f 0x1000\n", False), ("", False)]
+)
+@pytest.mark.parametrize("channel", ["request_wait_answer", "rpc_wait_bit_killable"])
+def test_page_of_a_mapped_file_is_waited_for_in_no_system_call(tmp_path, channel, call, is_page):
+    task = tmp_path / "7/task/7"
+    task.mkdir(parents=True)
+    (task / "wchan").write_text(channel)
+    (task / "syscall").write_text(call)
+    looks = Waits(str(tmp_path))
+    assert looks.look({7: "S"}).is_page is is_page
+    looks.close()
+
+
 def test_connection_between_two_processes_of_the_job_is_their_own_affair():
     ends = [OpenSocket(7, "127.0.0.1:1", "127.0.0.1:2"), OpenSocket(8, "127.0.0.1:2", "127.0.0.1:1")]
     found = wait("do_poll", {5: "socket:[7]"}, others={2: {3: "socket:[8]"}}, tcp=ends)

@@ -262,7 +262,7 @@ def _module_in_use(facts: Facts) -> tuple[str, bool] | None:
     """What drives the GPUs, or will when it is loaded: how it is called, and whether it is the open one."""
     if facts.driver.is_loaded:
         return f"the loaded module {facts.driver.loaded_version}", facts.driver.is_open
-    module = running_module(facts) if facts.driver.branch else None
+    module = running_module(facts) if facts.driver.is_installed else None
     return (f"the installed module {module.version}", module.is_open) if module else None
 
 
@@ -321,7 +321,10 @@ _FIND_LIBRARIES = (
 def tell_of_refusal(facts: Facts) -> StateText | None:
     """nvidia-smi says no, or nothing at all, and nothing above says why."""
     if not facts.driver.is_loaded:
-        is_explained = any(holds_state(look, facts) for look in (missing_now, tell_of_rejected))
+        is_explained = any(
+            holds_state(look, facts)
+            for look in (missing_now, tell_of_rejected, tell_of_guest, tell_of_unsupported, wrong_flavour)
+        ) or read_log_fact(facts, "refused")
         return _tell_of_unreached(facts) if facts.nvidia.smi == "refused" and not is_explained else None
     if facts.nvidia.smi == "answers":
         return _tell_of_hanging(facts, facts.health.problem) if facts.health.is_stuck else None

@@ -18,14 +18,18 @@ from hosttune.facts.gpu.package_roles import METAPACKAGES, PackageRole, parse_pa
 from hosttune.facts.gpu.strangers import home_of, strangers_of
 from hosttune.facts.versions import sorted_versions
 from hosttune.numbers import parse_digits
-from hosttune.quoting import quote
+from hosttune.quoting import join, quote
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from hosttune.facts import Facts
     from hosttune.facts.apt_decisions import AptDecision
     from hosttune.facts.apt_pins import Pin
+    from hosttune.facts.gpu.archives import Offer
 
 FROM = "from NVIDIA's archive"
+_SWITCH_OFF = "switch NVIDIA's archive off (grep -rl developer.download.nvidia /etc/apt/sources.list.d shows its file)"
 
 
 def is_of_nvidia(facts: Facts) -> bool:
@@ -137,16 +141,23 @@ def _leave_archive(facts: Facts, numbers: list[int]) -> str:
     sentence = f"NVIDIA's archive for this release has no branch{words}"
     if not not_driven(facts):
         return f"{sentence}: keep this one until it has one (sudo apt-get update, and look again)"
-    purge = f"sudo apt-get purge {' '.join(quote(one.name) for one in facts.driver.packages)}"
+    purge = f"sudo apt-get purge {' '.join(map(quote, _packages_of_driver(facts)))}"
     if own := _own_of_debian(facts):
         return (
-            f"{sentence}, and Debian's own nvidia-driver {own} drives these GPUs: {purge}\nswitch NVIDIA's archive off "
-            "(grep -rl developer.download.nvidia /etc/apt/sources.list.d shows its file), as the next upgrade would "
-            "bring its driver again\nsudo apt-get update && sudo apt-get install nvidia-driver\ndrain the host "
-            "and reboot"
+            f"{sentence}, and {own}: {purge}\n{_SWITCH_OFF}, as the next upgrade would bring its driver again\n"
+            "sudo apt-get update && sudo apt-get install nvidia-driver\ndrain the host and reboot"
         )
     number = numbers[0] if numbers else "that these GPUs need"
     return f"{sentence}: {purge}\nrun NVIDIA's installer (runfile) of branch {number}, with --dkms\nreboot"
+
+
+def _packages_of_driver(facts: Facts) -> list[str]:
+    """All that the driver brought: also libraries whose names say nothing of it (libcuda1, libgl1-nvidia-glvnd-glx),
+    which have its version, and keep the driver of another archive from being installed."""
+    ours = {one.name: one.version for one in facts.driver.packages}
+    packages = facts.packages
+    same = [name for name in packages.brought if packages.entries[name][0] in ours.values()]
+    return sorted({*ours, *same})
 
 
 def wrong_archive(facts: Facts) -> AptDecision | None:
@@ -154,14 +165,32 @@ def wrong_archive(facts: Facts) -> AptDecision | None:
     return nvidia_without_list(facts) or nvidia_of_other_release(facts) or nvidia_local_copy(facts)
 
 
-def _own_of_debian(facts: Facts) -> str:
-    """The version of Debian's own nvidia-driver, where it drives the GPUs; else empty."""
-    try:
-        offer = facts.archives.offers_of(["nvidia-driver"]).get("nvidia-driver")
-    except UnknownFact:
+def replace_unfit_offer(facts: Facts, packages: Iterable[str]) -> str:
+    """The way to a driver on Debian, where apt would take a nvidia-driver that does not drive the GPUs, as that of
+    NVIDIA's archive (NVIDIA/cuda-repo-management issue 38); else empty. `packages`: those that are to be installed.
+    """
+    offer = _offer_of_debian(facts)
+    if not offer or not offer.candidate or not describe_not_driven(facts, branch_in(offer.candidate)):
         return ""
+    why = f"apt would install nvidia-driver {offer.candidate}, which does not drive these GPUs"
+    if own := _own_of_debian(facts):
+        return f"{why}, and {own}: {_SWITCH_OFF}\nsudo apt-get update && sudo apt-get install {join(packages)}"
+    return f"{why}: run NVIDIA's installer (runfile) of a branch that drives them, with --dkms"
+
+
+def _own_of_debian(facts: Facts) -> str:
+    """That Debian's own nvidia-driver drives the GPUs, as a clause with its version; else empty."""
+    offer = _offer_of_debian(facts)
     versions = sorted_versions(one for one, whose in offer.versions.items() if whose == "Debian") if offer else []
-    return next((one for one in versions[::-1] if not describe_not_driven(facts, branch_in(one))), "")
+    found = next((one for one in versions[::-1] if not describe_not_driven(facts, branch_in(one))), "")
+    return f"Debian's own nvidia-driver {found} drives these GPUs" if found else ""
+
+
+def _offer_of_debian(facts: Facts) -> Offer | None:
+    try:
+        return facts.archives.offers_of(["nvidia-driver"]).get("nvidia-driver")
+    except UnknownFact:
+        return None
 
 
 def swap_kind(facts: Facts, *, is_open: bool) -> str:

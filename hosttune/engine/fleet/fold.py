@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 NAMES = 20
 MOST_VALUES = 256
 MOST_CLASSES = 4096
+MOST_RULES = 4096  # with a row of their own; others are counted under one name
+OTHER_RULES = "other rules"
 LEAST_SIBLINGS = 2
 _RANKED = OUTCOMES[: OUTCOMES.index(DEFERRED)]  # what ranks a host
 _STATES = ("fault", "differs", "unknown", "ok")  # of hosts, as a report lists them
@@ -151,18 +153,21 @@ def _commonest_first(one: PlanClass) -> tuple[object, ...]:
 
 class FleetAggregator:
     """Adds looks, each at another host, and makes the report. `names` bounds each list of names; `grave` are the rules
-    that find faults: what they say comes before what others say as loudly.
+    that find faults: what they say comes before what others say as loudly. `known` have a row of their own, whatever
+    else a host makes up.
     """
 
-    def __init__(self, names: int = NAMES, grave: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self, names: int = NAMES, grave: frozenset[str] = frozenset(), known: frozenset[str] = frozenset()
+    ) -> None:
         self.bound = names
         self.grave = grave
+        self.known = known
         self.hosts = 0
         self.span: tuple[str, str] = ("", "")
         self.states, self.versions, self.profiles, self.policies = (_Values(names) for _ in range(4))
         self.reboots, self.expired, self.orphaned, self.problems = (_Values(names) for _ in range(4))
         self.unfit, self.impaired = _Values(names), _Values(names)
-        self.machines: dict[str, _Names] = {}
         self.rules: dict[str, tuple[dict[str, _Names], _Values]] = {}
         self.worst: list[tuple[tuple[int, ...], HostRow]] = []
         self.groups: dict[tuple[tuple[str, str], ...], _Group] = {}
@@ -232,10 +237,9 @@ class FleetAggregator:
 
     def _add_rules(self, seen: HostLook) -> None:
         for rule, outcome, value in seen.says:
-            known = self.rules.get(rule)
-            if known is None:
-                known = self.rules[rule] = ({}, _Values(self.bound))
-            outcomes, values = known
+            is_named = rule in self.rules or rule in self.known or len(self.rules) < MOST_RULES
+            name = rule if is_named else OTHER_RULES
+            outcomes, values = self.rules.setdefault(name, ({}, _Values(self.bound)))
             names = outcomes.get(outcome)
             if names is None:
                 names = outcomes[outcome] = _Names(self.bound)
@@ -256,6 +260,9 @@ class FleetAggregator:
             return
         group = self.groups.get(seen.hardware)
         if group is None:
+            if len(self.groups) >= MOST_CLASSES:
+                self.unplaced += 1
+                return
             group = self.groups[seen.hardware] = _Group(self.bound)
         group.add(seen)
 

@@ -30,6 +30,7 @@ _VERDICTS = {one.value: one for one in Verdict}
 _HOLDS = {one.value: one for one in HoldKind}
 _NO_HOLD = Hold()
 _MOST_HOSTS = 65_536  # of one document
+_MOST_FINDINGS = 16_384  # of one host
 _DIGEST = regex(r"(?:[0-9a-f]{64})?")
 
 
@@ -153,6 +154,8 @@ def _decode_host(entry: Mapping[str, Any], source: str, where: str) -> HostLook:
     findings = entry.get("findings")
     if not isinstance(findings, list):
         raise _Wrong(f"{where}findings", "is not a list" if "findings" in entry else "is missing")
+    if len(findings) > _MOST_FINDINGS:
+        raise _Wrong(f"{where}findings", f"has more than {_MOST_FINDINGS} findings")
     made = [_decode_finding(one, f"{where}findings[{number}]") for number, one in enumerate(findings)]
     changes = sum(len(one.get("changes", ())) for one in findings)
     named = _digest(entry, "digest", where)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 from hosttune.engine.decide.health import Fitness, judge
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from hosttune.values import Plan
 
 LONGEST = 200  # characters of a value: longer ones are no values, and the summary keeps many
+LONGEST_SENTENCE = 500
 FINE = "as it should be"
 EXPIRED = "the waiver"  # begins the evidence that engine/policy/waiver.py leaves of a waiver that is over
 
@@ -119,6 +120,18 @@ def _format_value(finding: Finding) -> str:
 
 def _shorten(value: str, most: int = LONGEST) -> str:
     return value if len(value) <= most else f"{value[: most - 4].rstrip()} ..."
+
+
+def shorten_words(one: HostLook | Unread) -> HostLook | Unread:
+    """The same without what is longer than a sentence of hosttune's: one host, or file, would bury what the others say.
+    What names a file stays as it is.
+    """
+    names = {field.name for field in fields(one)} - {"source", "place", "changes"}
+    return replace(one, **{name: _shorten_all(getattr(one, name)) for name in names})
+
+
+def _shorten_all(value: Any) -> Any:
+    return _shorten(value, LONGEST_SENTENCE) if isinstance(value, str) else tuple(map(_shorten_all, value))
 
 
 def _at_boot(finding: Finding, now: str) -> str:

@@ -166,20 +166,15 @@ class Policy:
             )
         named = (*select, *ignore, *only, *again)
         select, ignore = (tuple(one for one in names if one not in GONE) for names in (select, ignore))
-        unknown = [name for name in (*select, *ignore, *only, *again) if catalog.current(name) not in catalog.rules]
-        if unknown and unknown[0] in GONE:
-            raise HosttuneError(gone_note(unknown[0]), hint="see: hosttune rules")
-        if unknown:
-            raise HosttuneError(
-                f"no rule is called {unknown[0]}",
-                hint=suggest_nearest(unknown[0], catalog.rules) or "see: hosttune rules",
-            )
-        sole = tuple(dict.fromkeys(map(catalog.current, only)))
-        off = next((name for name in sole if name in {*self.ignore, *map(catalog.current, ignore)}), "")
+        for name in (*select, *ignore, *only, *again):
+            if catalog.find_id(name) not in catalog.rules:
+                raise unknown_rule(catalog, name)
+        sole = tuple(dict.fromkeys(map(catalog.find_id, only)))
+        off = next((name for name in sole if name in {*self.ignore, *map(catalog.find_id, ignore)}), "")
         if off:
             by = self.source if off in self.ignore else "--ignore"
             raise HosttuneError(f"--only {off}: the rule is off by {by}", hint="take it out of what is ignored first")
-        asked, dropped = tuple(map(catalog.current, select)), tuple(map(catalog.current, ignore))
+        asked, dropped = tuple(map(catalog.find_id, select)), tuple(map(catalog.find_id, ignore))
         notes = [
             f"{name} is selected, and {'--ignore' if name in dropped else self.source} ignores it: it stays off"
             for name in asked
@@ -194,10 +189,19 @@ class Policy:
             ignore=(*self.ignore, *dropped),
             max_risk=Risk(max_risk) if max_risk else self.max_risk,
             disturb=Disturbs(disturb) if disturb else self.disturb,
-            again=tuple(map(catalog.current, again)),
+            again=tuple(map(catalog.find_id, again)),
             break_work=disturb == Disturbs.GPU_WORK.value,
             notes=tuple(dict.fromkeys((*self.notes, *name_notes(catalog, named), *notes))),
         )
+
+
+def unknown_rule(catalog: Catalog, name: str) -> HosttuneError:
+    """The error for a name of a command line that is no rule's."""
+    if name in GONE:
+        return HosttuneError(gone_note(name), hint="see: hosttune rules")
+    alike = ", ".join(one for one in catalog.rules if name in one.split("-"))
+    hint = suggest_nearest(name, catalog.rules) or (f"there is: {alike}" if alike else "see: hosttune rules")
+    return HosttuneError(f"no rule is called {name}", hint=hint)
 
 
 def name_notes(catalog: Catalog, names: Iterable[str]) -> tuple[str, ...]:

@@ -109,6 +109,13 @@ _NO_ROM_HERE = (
     "its firmware (VBIOS)"
 )
 
+# NVIDIA/gpu-driver-container, _load_driver of its script nvidia-driver; NVIDIA/gpu-operator issue 1278.
+_IN_POD = (
+    "see where else the kernel looks for firmware: cat /sys/module/firmware_class/parameters/path\n"
+    "if that is not /run/nvidia/driver/lib/firmware, see what sets it (firmware_class.path in /proc/cmdline): the "
+    "driver pod writes its own folder there only if it is empty"
+)
+
 
 @frozen
 class GspFailure(Fact):
@@ -239,6 +246,8 @@ def way_out(failure: GspFailure, facts: Facts) -> str:
             "try another version of the driver, and the GPU in another slot: that shows whether it is the board"
         )
     again = f"drain the host, and {reload_driver(facts)}"
+    if _is_in_pod(facts) and failure.cause in OF_FIRMWARE - {INTERRUPTED}:
+        return f"{_IN_POD}\n{again}"
     if failure.cause == INTERRUPTED:
         opens = "drain the host, and let nvidia-persistenced open the GPUs: sudo systemctl restart nvidia-persistenced"
         return f"{opens}\nif that does not help, {again}" if facts.driver.persistenced else again
@@ -258,8 +267,15 @@ def _name_files(failure: GspFailure) -> str:
     return quote(failure.path) if failure.file else f"{FOLDER}/*/gsp*"
 
 
+def _is_in_pod(facts: Facts) -> bool:
+    """The GPU Operator's driver pod brings module and firmware, and the host has none of its own."""
+    return attempt(lambda: facts.managers.gpu_operator and not facts.driver.is_installed) is True
+
+
 def reload_driver(facts: Facts) -> str:
     """The steps that load the module anew; nvidia-persistenced holds it while it runs."""
+    if _is_in_pod(facts):
+        return "delete its driver pod (nvidia-driver-daemonset-..., nvidia-vgpu-manager-...), which loads it anew"
     stop, start = "sudo systemctl stop nvidia-persistenced", "sudo systemctl start nvidia-persistenced"
     before, after = (f"{stop}\n", f"\n{start}") if facts.driver.persistenced else ("", "")
     return f"{before}unload and load the module: {_RELOAD}\nif the module is in use, reboot{after}"

@@ -26,6 +26,7 @@ _PROPERTIES = (
     "NeedDaemonReload",
 )  # fmt: skip
 FAILED = ("systemctl", "list-units", "--state=failed", "--all", "--plain", "--no-legend", "--no-pager", "--full")
+_LAST_WORDS = 40  # lines of one unit in this boot
 _TIMEOUT_S = 20.0  # a manager that reloads, or starts a machine with thousands of units, takes seconds to answer
 
 # Units of hosttune's own: they hold work while a host is brought to its plan, or a trial is not over.
@@ -166,6 +167,15 @@ def read_failures(reader: Reader, names: Iterable[str]) -> Mapping[str, Mapping[
     units = answer.text.split("\n\n") if isinstance(answer, Completed) else []
     rows = [dict(row.partition("=")[::2] for row in one.splitlines()) for one in units]
     return {row["Id"]: row for row in rows if "Id" in row}
+
+
+def read_last_words(reader: Reader, name: str) -> tuple[str, ...]:
+    """What systemd and a unit's own processes logged of it in this boot, the newest last; nothing where that cannot be
+    read. What others write about it is left out by journalctl(1) (--unit=, systemd.journal-fields(7)).
+    """
+    command = ("journalctl", "-b", "--no-pager", "--quiet", "-o", "cat", f"--lines={_LAST_WORDS}", f"--unit={name}")
+    answer = reader.query(command)
+    return tuple(answer.text.splitlines()) if isinstance(answer, Completed) else ()
 
 
 def collect(reader: Reader, facts: Facts) -> Units:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, make_shared, make_unread
 from hosttune.facts.reading import if_absent, names_in, parse_or_unknown, read_line, require_known, require_sure
 from hosttune.facts.storage.disks import find_health_commands
+from hosttune.facts.storage.raid import name_volume
 from hosttune.facts.storage.ways import ways_of
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
@@ -64,6 +65,11 @@ class Pool(Fact):
     health_commands: str = ""  # of ZFS: the commands that show how the disks with errors are
     failed: tuple[str, ...] = ()  # disks of ZFS that do not work, as zpool names them
     unmounted: tuple[str, ...] = ()  # `tank/home (/home, which is not empty)`: what a boot should have mounted of ZFS
+
+    @property
+    def volume(self) -> str:
+        """`vg0/pool` of a thin pool, as lvm(8) calls it; of ZFS its name."""
+        return name_volume(self.name.removesuffix("-tpool")) if self.kind == "thin pool" else self.name
 
 
 @frozen

@@ -234,19 +234,20 @@ def _is_of_lvm(reader: Reader, device: str) -> bool:
 
 def _make_volume(mapped: str, arrays: Callable[[], Mapping[str, Array]]) -> Array:
     try:
-        return replace(arrays()[mapped], name=_name(mapped))
+        return replace(arrays()[mapped], name=name_volume(mapped))
     except UnknownFact as unknown:
         reason = unknown.reason
     except KeyError:
         reason = f"dmsetup tells nothing of {mapped}"
     hidden = make_unread(reason)
     return Array(
-        _name(mapped), hidden, is_active=True, wanted=hidden, missing=hidden, failed=hidden, is_container=False,
+        name_volume(mapped), hidden, is_active=True, wanted=hidden, missing=hidden, failed=hidden, is_container=False,
         sync=hidden, percent=hidden, is_lost=hidden, gone=hidden, mismatches=hidden, kind="LVM",
     )  # fmt: skip
 
 
-def _name(mapped: str) -> str:
+def name_volume(mapped: str) -> str:
+    """`vg0-a--b` of the device mapper -> vg0/a-b, as lvm(8) calls it."""
     parts = _MAPPED.fullmatch(mapped)
     return "/".join(part.replace("--", "-") for part in parts.groups()) if parts else mapped
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from hosttune.facts.base import UnknownFact, attempt, get_raw
 from hosttune.facts.kernel.initramfs import REBUILD
 from hosttune.facts.reading import read_line
+from hosttune.facts.services.units import failed_units, read_last_words
 from hosttune.facts.storage.crypttab import crypt_lines
 from hosttune.facts.storage.disks import is_volume
 from hosttune.facts.storage.fstab_types import MOVES, ON_DISK, is_known
@@ -45,6 +46,7 @@ _ENCODED = regex(r"\\x([0-9a-fA-F]{2})")  # how udev writes a blank in the name 
 # Left out: what a program brings later (nbd, rbd, drbd, zvol, loop) and what has no medium at times (sr, fd).
 _SURE = regex(r"/dev/(?:[shv]d[a-z]+|xvd[a-z]+|nvme\d|pmem\d|mmcblk\d|dm-\d|md|mapper/|disk/by-)")
 _MAPPER = "/dev/mapper/"
+_BROKEN_POOL = regex(r"Check of pool ([\w.+-]{1,128}/[\w.+-]{1,128}) failed \(status:\d+\)\. Manual repair required")
 _ISCSI = regex(r"/session\d+/")  # kernel: drivers/scsi/scsi_transport_iscsi.c
 # Types as blkid(8) names them -> what a line may say of such a disk.
 _DRIVERS = {
@@ -103,6 +105,7 @@ class Sources:
 
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
+        self.reader = facts.reader
         self._names: dict[str, str] = {}  # path -> name of the kernel
         self._disks: dict[str, Disk] = {}
         self._held: dict[str, Filesystem] = {}  # name -> what it holds
@@ -636,16 +639,35 @@ def _tell_opening(sources: Sources, entry: FstabEntry, held: Filesystem) -> str:
     known = next(filter(None, map(sources.find_crypt_line, names)), None)
     name = wanted if wanted != entry.source and "/" not in wanted else f"{device}_crypt"
     tag = f"UUID={held.uuid}" if held.uuid else held.path
+    if held.fstype == "LVM2_member" and (pool := _find_broken_pool(sources)):
+        return (
+            f"its thin pool {pool} did not pass its check. Keep a copy of the disks, then: sudo lvconvert --repair "
+            f"{quote(pool)}"
+        )
     if known:
         later = (
             "" if known.is_at_boot else f"\nfor the next boot: take noauto out of line {known.line} of /etc/crypttab"
         )
+        if known.has_no_key and not later:
+            later = (
+                f"\nline {known.line} of /etc/crypttab names no key, so that each boot asks for a passphrase; for a "
+                "boot that asks none: add one (cryptsetup luksAddKey), and its path as the third field"
+            )
     else:
         later = f"\nfor the next boot: echo {quote(f'{name} {tag} none luks')} | sudo tee -a /etc/crypttab"
     return _OPENING.get(held.fstype, "").format(
         device=quote(held.path), name=quote(known.name if known else name), line=later,
         run=f"--run {quote(array)}" if array else "--assemble --run --scan",
     )  # fmt: skip
+
+
+def _find_broken_pool(sources: Sources) -> str:
+    """The thin pool of LVM whose metadata this boot refused (lvm2, lib/activate/dev_manager.c); empty for none."""
+    reader = sources.reader
+    failed = attempt(failed_units, reader)
+    units = [one for one in failed if one.startswith("lvm-activate-")] if isinstance(failed, tuple) else []
+    found = (_BROKEN_POOL.search(line) for unit in units[:_MOST] for line in read_last_words(reader, unit))
+    return next((match[1] for match in found if match), "")
 
 
 def _find_other_type(

@@ -17,6 +17,7 @@ from hosttune.facts.services.data_folders import (
     units_that_name,
     waits_for_mount,
 )
+from hosttune.facts.storage.failed_checks import find_failed_check
 from hosttune.facts.storage.fstab_options import is_automount, is_on_demand
 from hosttune.facts.storage.fstab_types import is_remote_to_systemd
 from hosttune.facts.storage.mount_units import mount_command
@@ -182,4 +183,5 @@ def tell_written(facts: Facts, entry: FstabEntry, word: str) -> str:
         return f"{describe_writers(folders)}, on the disk of {holder.target if holder else '/'}"
     found = find_fault(sources_of(facts), entry, ())
     mount = f"mount it: {mount_command(entry)}"
-    return describe_rescue(folders, entry.target, join_steps((found.way_out, mount)) if found else mount)
+    before = found.way_out if found else find_failed_check(facts, entry)[1]
+    return describe_rescue(folders, entry.target, join_steps((before, mount)))

@@ -11,7 +11,13 @@ from __future__ import annotations
 import errno
 import os
 from itertools import islice
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+from hosttune.regex import regex
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from re import Match
 
 OWN_MOUNTS: Final = 64 << 20  # bytes of our own mountinfo; fusermount3(1) lets users add to it
 PROCESS_FILE: Final = 64 << 10  # bytes of one file below /proc/PID
@@ -20,6 +26,10 @@ MOST_OPEN_FILES: Final = 1 << 18  # of all processes of one user together, in on
 MOST_NAMES: Final = 1 << 19  # of one folder
 CUT: Final = "[cut]"  # the last of the words that are kept of a longer list
 _CHUNK: Final = 1 << 18
+_PATH_MAX: Final = 4096
+_MOST_ESCAPED: Final = 4 * _PATH_MAX
+_LONG: Final = regex(rb"(?<![^ \n])/[^ \n]{%d,}" % (_PATH_MAX - 1))
+NO_PATH: Final = rb"/[longer\040than\040a\040path]"
 _LOOK: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
@@ -34,11 +44,17 @@ def read_head(fd: int, limit: int) -> tuple[bytes, bool]:
     return content[:limit], len(content) <= limit
 
 
-def head_of(path: str, limit: int = PROCESS_FILE, *, dir_fd: int | None = None) -> tuple[bytes, bool]:
+def head_of(
+    path: str,
+    limit: int = PROCESS_FILE,
+    *,
+    dir_fd: int | None = None,
+    read: Callable[[int, int], tuple[bytes, bool]] = read_head,
+) -> tuple[bytes, bool]:
     """The first `limit` bytes of a file of the kernel, and whether that is all of it. Raises OSError."""
     fd = os.open(path, _LOOK, dir_fd=dir_fd)
     try:
-        return read_head(fd, limit)
+        return read(fd, limit)
     finally:
         os.close(fd)
 
@@ -51,9 +67,35 @@ def head_text(path: str, limit: int = PROCESS_FILE) -> str:
         return ""
 
 
+def read_mounts(fd: int, limit: int) -> tuple[bytes, bool]:
+    """The first `limit` bytes of an open mountinfo, and whether that is all of it. In place of a path that is too long
+    to be one stands NO_PATH: a user who moves a folder with a mount in it below thousands of folders makes a line of
+    any length, which would hide all others. Raises OSError.
+    """
+    kept: list[bytes] = []
+    size, word = 0, b""
+    while size <= limit:
+        chunk = os.read(fd, _CHUNK)
+        text = word + chunk
+        end = max(text.rfind(b" "), text.rfind(b"\n")) + 1 if chunk else len(text)
+        kept.append(_LONG.sub(_shorten, text[:end]))
+        size += len(kept[-1])
+        # all of a field that is no path is kept, and of a path no more than shows that it is too long
+        word = text[end:] if not text.startswith(b"/", end) else text[end : end + _MOST_ESCAPED + 1]
+        if not chunk:
+            break
+    content = b"".join(kept)
+    return content[:limit], size <= limit
+
+
+def _shorten(path: Match[bytes]) -> bytes:
+    """The kernel writes four characters for some of a name."""
+    return NO_PATH if len(path[0]) - 3 * path[0].count(b"\\") >= _PATH_MAX else path[0]
+
+
 def own_mounts() -> bytes:
     """The mountinfo of this process (proc_pid_mountinfo(5)). Raises OSError for one that is longer than OWN_MOUNTS."""
-    content, is_whole = head_of("/proc/self/mountinfo", OWN_MOUNTS)
+    content, is_whole = head_of("/proc/self/mountinfo", OWN_MOUNTS, read=read_mounts)
     if not is_whole:
         raise OSError(errno.EFBIG, f"larger than {OWN_MOUNTS >> 20} MiB", "/proc/self/mountinfo")
     return content

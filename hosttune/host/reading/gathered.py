@@ -7,6 +7,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import stat
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -14,8 +15,9 @@ from functools import partial
 from typing import BinaryIO
 
 from hosttune.errors import HosttuneError
+from hosttune.host.reading.bounded import read_head
 from hosttune.host.reading.late_mounts import Looker
-from hosttune.host.reading.named import ANSWER_S, answer_in_time, read_named, reason_of
+from hosttune.host.reading.named import ANSWER_S, answer_in_time, open_named, read_named, reason_of
 from hosttune.values import Unreadable
 
 LIMIT = 128 << 20  # bytes of one file, as of a record
@@ -25,38 +27,46 @@ SUPPORT_SUFFIXES = (".log.gz", ".tar.xz", ".tar.gz")  # of nvidia-bug-report.sh;
 RECORDS = "records"  # the folder of the records, beside the results of the same names
 _SERVER_S = 2.0  # for a server to answer about a folder or a link in a folder
 _ARCHIVED_S = 366 * 24 * 3600 * 11  # the times of files below it say nothing
-_MAX_LISTS = 8  # lists that name lists
-_LOOKER = Looker()
+_MOST_LISTS = 256
+_MOST_WORDS = 1 << 17  # in lists
+_MANY_LISTS = f"more than {_MOST_LISTS} lists"
+_LOOKERS: dict[Callable[[str], bytes], Looker] = {}  # of each look its own
+_FOUND: set[str] = set()  # paths of files that were found in a folder
 
 
-def list_files(words: Iterable[str], *, depth: int = 0) -> Iterator[tuple[str, str]]:
+def list_files(words: Iterable[str]) -> Iterator[tuple[str, str]]:
     """The files that these words name, as (path, "") or (word, why there is none).
 
     A folder means the .json, .log.gz, .tar.xz and .tar.gz files in it and below, hidden ones left out; `@FILE` for
-    the words in a file, one a line or ended by NUL; `-` for those on standard input.
+    the words in a file, one a line or ended by NUL; `-` for those on standard input. A list counts once.
     """
-    for word in words:
-        if word == "-" or word.startswith("@"):
-            yield from _from_list(word, depth)
+    lists = count = 0
+    seen: set[bytes] = set()
+    left = [iter(words)]
+    while left:
+        word = next(left[-1], None)
+        if word is None:
+            left.pop()
+        elif count > _MOST_WORDS:
+            yield word, f"and more: lists name more than {_MOST_WORDS} files"
+            return
+        elif word == "-" or word.startswith("@"):
+            lists += 1
+            content = content_of(word[1:] or "-" if word != "-" else "-") if lists <= _MOST_LISTS else _MANY_LISTS
+            if isinstance(content, str):
+                yield word, content
+            elif content not in seen:
+                seen.add(content)
+                parts = content.split(b"\0") if b"\0" in content else content.splitlines()
+                left.append(os.fsdecode(part) for part in parts if part.strip())
         else:
+            count += len(left) > 1
             yield from _found_at(word)
-
-
-def _from_list(word: str, depth: int) -> Iterator[tuple[str, str]]:
-    if depth >= _MAX_LISTS:
-        yield word, f"lists that name lists, more than {_MAX_LISTS} deep"
-        return
-    content = content_of(word[1:] or "-" if word != "-" else "-")
-    if isinstance(content, str):
-        yield word, content
-        return
-    parts = content.split(b"\0") if b"\0" in content else content.splitlines()
-    yield from list_files((os.fsdecode(part) for part in parts if part.strip()), depth=depth + 1)
 
 
 def _found_at(word: str) -> Iterator[tuple[str, str]]:
     try:
-        is_folder = _answer(word, os.path.isdir, ANSWER_S)
+        is_folder = _ask_in_time(_is_folder, word, ANSWER_S)
     except OSError as error:
         yield word, reason_of(error)
         return
@@ -66,9 +76,16 @@ def _found_at(word: str) -> Iterator[tuple[str, str]]:
         yield word, ""
 
 
-def _answer(path: str, ask: Callable[[str], bool], seconds: float) -> bool:
-    """What is asked about a path. Raises OSError, ETIMEDOUT, where its file system does not answer."""
-    return bool(answer_in_time(path, lambda: b"yes" if ask(path) else b"", seconds))
+def _ask_in_time(look: Callable[[str], bytes], path: str, seconds: float) -> bytes:
+    """What `look` answers about a path. For root one child looks at all paths: there can be thousands of them, and what
+    one user keeps waiting in all is bounded. Raises OSError, ETIMEDOUT, where a file system does not answer.
+    """
+    if os.geteuid():
+        return answer_in_time(path, partial(look, path), seconds)
+    answer = _LOOKERS.setdefault(look, Looker()).ask(look, os.path.abspath(path), path)
+    if isinstance(answer, Unreadable):
+        raise OSError(errno.ETIMEDOUT, answer.reason.rpartition(": ")[2])
+    return bytes(answer)
 
 
 def _from_folder(top: str) -> Iterator[tuple[str, str]]:
@@ -78,7 +95,7 @@ def _from_folder(top: str) -> Iterator[tuple[str, str]]:
     while folders:
         folder = folders.pop()
         try:
-            entries = json.loads(_list_in_time(folder))
+            entries = json.loads(_ask_in_time(_list_entries, folder, _SERVER_S))
         except OSError as error:
             found = True
             yield folder, reason_of(error).replace("cannot be read", "cannot be listed", 1)
@@ -87,20 +104,11 @@ def _from_folder(top: str) -> Iterator[tuple[str, str]]:
             if name.endswith((SUFFIX, *SUPPORT_SUFFIXES)) and kind != "folder":
                 found = True
                 path = os.path.join(folder, name)
+                _FOUND.add(os.path.normpath(path))
                 yield path, _why_no_file(path, kind)
         folders += [os.path.join(folder, name) for name, kind in reversed(entries) if kind == "folder"]
     if not found:
         yield top, f"holds no {SUFFIX}, {', '.join(SUPPORT_SUFFIXES)} file"
-
-
-def _list_in_time(folder: str) -> bytes:
-    """As `_list_entries`. For root one child looks at all folders: there can be thousands of them. Raises OSError."""
-    if os.geteuid():
-        return answer_in_time(folder, partial(_list_entries, folder), _SERVER_S)
-    answer = _LOOKER.ask(_list_entries, os.path.abspath(folder), folder)
-    if isinstance(answer, Unreadable):
-        raise OSError(errno.ETIMEDOUT, answer.reason.rpartition(": ")[2])
-    return bytes(answer)
 
 
 def _list_entries(folder: str) -> bytes:
@@ -121,14 +129,18 @@ def _why_no_file(path: str, kind: str) -> str:
     if kind == "file":
         return ""
     try:
-        is_file = kind == "link" and _answer(path, _leads_to_file, _SERVER_S)
+        is_file = kind == "link" and _ask_in_time(_leads_to_file, path, _SERVER_S)
     except OSError as error:
         return reason_of(error)
     return "" if is_file else "is not a file"
 
 
-def _leads_to_file(path: str) -> bool:
-    return os.path.isfile(path) or not os.path.exists(path)
+def _leads_to_file(path: str) -> bytes:
+    return b"yes" * (os.path.isfile(path) or not os.path.exists(path))
+
+
+def _is_folder(path: str) -> bytes:
+    return b"yes" * os.path.isdir(path)
 
 
 def pair_paths(paths: Iterable[str], *, wants_records: bool) -> list[str]:
@@ -167,11 +179,26 @@ def host_of(path: str) -> str:
 
 
 def content_of(path: str) -> bytes | str:
-    """The bytes of a file, or why they cannot be read."""
+    """The bytes of a file, or why they cannot be read. What was found in a folder is a file or nothing: a user could
+    put a pipe in its place meanwhile.
+    """
     try:
-        return read_named(path, LIMIT)
+        return _ask_in_time(_read_file, path, ANSWER_S) if path in _FOUND else read_named(path, LIMIT)
     except OSError as error:
         return reason_of(error)
+
+
+def _read_file(path: str) -> bytes:
+    fd = open_named(path)
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise OSError(errno.EINVAL, "is not a file")
+        content, is_whole = read_head(fd, LIMIT)
+    finally:
+        os.close(fd)
+    if not is_whole:
+        raise OSError(errno.EFBIG, f"is larger than {LIMIT >> 20} MiB")
+    return content
 
 
 def received_at(path: str) -> float:
@@ -179,15 +206,15 @@ def received_at(path: str) -> float:
     are unpacked with times of 1970 and 1980.
     """
     now = time.time()
-
-    def look() -> bytes:
-        return str(os.stat(path).st_mtime).encode("ascii")
-
     try:
-        written = float(answer_in_time(path, look, _SERVER_S))
+        written = float(_ask_in_time(_look_at_time, path, _SERVER_S))
     except OSError:  # standard input; a server that went away meanwhile
         return now
     return min(now, written) if written > _ARCHIVED_S else now
+
+
+def _look_at_time(path: str) -> bytes:
+    return str(os.stat(path).st_mtime).encode("ascii")
 
 
 class SpoolFile:

@@ -14,6 +14,7 @@ import select
 import signal
 import stat
 import struct
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import lru_cache
@@ -39,6 +40,9 @@ _DEEPEST: Final = 128  # folders of root; below more of them a child looks
 _CHOSEN: Final = frozenset({"root", "cwd", "fd", "map_files"})  # links in /proc/PID whose ends a process chose
 _HEAD = struct.Struct("=Q")
 _MOST_SILENT: Final = 4  # folders of one user; behind a fifth nothing is looked at, nor in any other of that user
+_SLOW_S: Final = 1.0  # a look that takes longer is slow
+_MOST_SLOW_S: Final = 30.0  # of all slow looks at what one user owns, or mounted; then no more is looked at
+_slow: dict[str, float] = {}  # by whose it is, what slow looks have taken
 _silent: dict[str, str] = {}  # folders behind which something gave no answer: whose they are
 
 
@@ -67,16 +71,20 @@ class Looker:
         top = "/".join(path.split("/", 4)[:4])  # deeper than /var/tmp and /run/user, which all users share
         owner = _find_owner(path)
         silence = Unreadable(f"{path}: its file system gives no answer")
-        if top in _silent or list(_silent.values()).count(owner) >= _MOST_SILENT:
+        is_silent = top in _silent or list(_silent.values()).count(owner) >= _MOST_SILENT
+        if is_silent or _slow.get(owner, 0.0) > _MOST_SLOW_S:
             return silence
         if (self._owner != os.getpid() or self._child < 0) and not self._has_started(look):
             # this process would wait itself, and a user can take every place for another one
             return Unreadable(f"{path}: no process could be started to look at it")
+        begun = time.monotonic()
         try:
             reply = self._read_answer(words, ANSWER_S if len(_silent) < _FEW else ANSWER_S / 20)
         except BaseException:  # its answer would be taken for that of the next question
             self._leave_behind()
             raise
+        if (took := time.monotonic() - begun) > _SLOW_S:
+            _slow[owner] = _slow.get(owner, 0.0) + took
         if reply is None:
             self._leave_behind()
             _silent[top] = owner

@@ -169,9 +169,10 @@ def _hold_root(root: str) -> HeldRoot:
             link = link_of_user(found, {0, user_who_typed(os.environ)})
             is_same = not found.missing and inode_of(found) == (info.st_dev, info.st_ino)
             canonical, is_of_process = found.canonical, any(path.startswith("/proc/") for path, _ in found.visited)
-    except OSError:
+    except OSError as error:
         hint = "name the folder that holds etc/ and usr/"
-        raise HosttuneError(f"--root {root}: no such folder", hint=hint) from None
+        why = "no such folder" if isinstance(error, FileNotFoundError) else error.strerror
+        raise HosttuneError(f"--root {root}: {why}", hint=hint) from None
     if link and not link.startswith("/proc/"):
         message = f"--root {root}: {link} is a symbolic link of another user"
         raise HosttuneError(message, hint="look where it leads, and name that folder")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hosttune.errors import Refused
 from hosttune.host.door import Completed, FileType, Space, Stat, Usage
-from hosttune.host.reading.bounded import MOST_NAMES, PROCESS_FILE, names_in, read_head
+from hosttune.host.reading.bounded import MOST_NAMES, PROCESS_FILE, names_in, read_head, read_mounts
 from hosttune.host.reading.effort import count_content
 from hosttune.host.reading.mounters import Mounters, mounter_of
 from hosttune.host.reading.named import served_mounts
@@ -41,6 +41,7 @@ _FORBIDDEN = frozenset({errno.EACCES, errno.EPERM})
 _OF_THE_KERNEL = ("/proc/", "/sys/")  # a link there is the kernel's, unless a process chose where it leads
 _CHOSEN = frozenset({"..", "root", "cwd", "exe", "fd", "map_files"})
 _OF_A_PROCESS = regex(r"/proc/(?!1/)[0-9]+/(.+)")  # process 1 is root's, and its mounts are those of the host
+_OF_MOUNTS = regex(r"/proc/[^/]+/mountinfo\Z")
 
 
 class ElsewhereError(OSError):
@@ -207,7 +208,8 @@ class FileTree:
                     what = "a folder" if stat.S_ISDIR(info.st_mode) else "not a regular file"
                     return Unreadable(f"{path} is {what}")
                 limit = self._limit_of(path, info)
-                content = read_all(fd, limit)
+                head, is_whole = (read_mounts if _OF_MOUNTS.match(path) else read_head)(fd, limit)
+                content = head if is_whole else None
         except OSError as error:
             # A process whose first thread has ended, its others going on, has no namespaces any more.
             is_ended = error.errno == errno.EINVAL and _OF_A_PROCESS.match(path)

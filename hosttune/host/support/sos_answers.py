@@ -48,6 +48,7 @@ _NAMED = regex(
     r"[A-Z][a-z]{2} [ \d]\d [ \d][\d:]{4} (.{1,4000})"
 )
 _SIZED = regex(r"/boot/(?:initrd\.img|vmlinuz|System\.map)-.{1,200}")  # of which the size is asked, and nothing else
+_OF_QUEUES: Final = "/dev/mqueue"  # all may make queues there, but no links (mq_overview(7))
 _DF = regex(r"\S.{0,4000}? (\d{1,19}) {1,19}(\d{1,19}) {1,19}(\d{1,19}) {1,9}(?:-|\d{1,3}%) (/.{0,4000})")
 _PACKAGE = regex(r"([uirph])([ncHUFWti])([ R]) {1,9}(\S{1,300}) {1,300}(\S{1,300}) {1,300}([a-z0-9-]{1,40}) .{0,4000}")
 _WANT: Final = {"u": "unknown", "i": "install", "r": "deinstall", "p": "purge", "h": "hold"}
@@ -151,14 +152,20 @@ def _list_attributes(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _add_listing(tables: Tables, top: str, text: str, named: NameCount) -> None:
-    """The names in each folder below `top`, and where the links lead."""
+    """The names in each folder below `top`, and where the links lead. ls(1) writes names and targets raw into a file,
+    and a target of a user can hold lines and slashes. So all that follows the head of a folder in which users may make
+    links is theirs; but for links, names alone can begin no folder.
+    """
     folders: dict[str, set[str]] = {}
+    open_to_users: set[str] = set()
     own: set[str] | None = None
     folder = ""
     usr = "/usr" if top.startswith("/lib/") and tables["links"].get("/lib") == "/usr/lib" else ""
     for line in text.split("\n"):
         if (found := _FOLDER.fullmatch(line)) and (found[1] == top or found[1].startswith(f"{top}/")):
             folder = usr + found[1].rstrip("/")
+            if folder in open_to_users:
+                break
             own = folders[folder] = set()
         elif own is not None and (row := _NAMED.fullmatch(line)):
             name, arrow, target = row[3].partition(" -> ") if row[1] == "l" else (row[3], "", "")
@@ -171,6 +178,8 @@ def _add_listing(tables: Tables, top: str, text: str, named: NameCount) -> None:
                 tables["stats"].setdefault(path, ["file", 0o644, 0, 0, int(row[2]), *FOLDER[5:]])
             if not arrow and row[1] != "d":
                 continue
+            if not arrow and line[8] == "w" and path != _OF_QUEUES:
+                open_to_users.add(path)
             named.add(path, target)
             if arrow:
                 tables["links"].setdefault(path, target)

@@ -145,13 +145,21 @@ def _make_folders(found: ResolvedPath, names: tuple[str, ...], wanted: int) -> i
 
 def _make_in(folder: int, name: str, mode: int) -> int:
     """A descriptor of a new folder in an open one, on disk. The owner of that one can put another folder in its place
-    before it is opened: what is not as it was just made is left as it is. Raises Refused, OSError.
+    before it is opened, or mount a file system there whose server never answers: what is not as it was just made is
+    left as it is, and a mount is not asked for anything. Raises Refused, OSError.
     """
     os.mkdir(name, mode, dir_fd=folder)
-    inner = os.open(name, _FOLDER, dir_fd=folder)
+    exchanged = Refused(f"{name} was exchanged for another folder as soon as it was made")
+    place = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        if mount_id(place) != mount_id(folder):
+            raise exchanged
+        inner = os.open(".", _FOLDER, dir_fd=place)
+    finally:
+        close(place)
     try:
         if os.fstat(inner).st_uid != os.geteuid() or names_in(inner, 1)[0]:
-            raise Refused(f"{name} was exchanged for another folder as soon as it was made")
+            raise exchanged
         os.fchmod(inner, mode)  # whatever the umask is
         os.fsync(folder)
     except BaseException:

@@ -82,8 +82,8 @@ def watch(
             return error.status
     else:
         seen = _watch_process(pid, wish, seconds, is_live=live) if pid else _watch_replay(replay or "", wish)
-    _report(seen, show, output, plot)
-    return seen.status or 0
+    _report(seen, show, output, plot, is_command=bool(words))
+    return (seen.status or 0) if words else 0
 
 
 def _refuse_unused(*rows: tuple[str, object, object, str]) -> None:
@@ -150,7 +150,9 @@ def _watch_replay(path: str, wish: WatchOptions) -> WatchEnd:
     return watch_record(path, wish)
 
 
-def _report(seen: WatchEnd, show: DisplayOptions, output: str | None, plot: str | None) -> None:
+def _report(
+    seen: WatchEnd, show: DisplayOptions, output: str | None, plot: str | None, *, is_command: bool
+) -> None:  # fmt: skip
     """To standard error for a command, which owns standard output; else to standard output, or to a file. A command
     has run by now: what goes wrong here is reported, and does not change its status."""
     from hosttune.cli.common import open_page, say, tell, tell_lines
@@ -163,7 +165,6 @@ def _report(seen: WatchEnd, show: DisplayOptions, output: str | None, plot: str 
 
     page = open_page(LiveReader(), None, show)
     text = dump_json(mask_data(watch_json(seen))) if show.is_json else watch_text(seen, page)
-    is_command = seen.account.watched.is_child and seen.status is not None
     try:
         if plot:
             save(plot, _draw_picture(seen, plot).encode("utf-8"), 0o644)

@@ -10,6 +10,7 @@ from hosttune.measure.watch.endings import EndKind, ending_of
 from hosttune.measure.watch.remedies import (
     NETWORK_TYPES,
     crowd_of,
+    hold_of_clock,
     is_one_of_several,
     is_power_capped,
     is_stolen,
@@ -90,13 +91,20 @@ def ending_text(account: Account) -> str:
     killed = say_count(account.kills.group, "process", "processes")
     text = {
         EndKind.GROUP_OOM: f"{killed} of its control group killed by the kernel: out of memory{limit}",
-        EndKind.HOST_OOM: "killed by the kernel: out of memory, and no limit of its own is visible",
+        EndKind.HOST_OOM: _describe_near(account)
+        if end.what
+        else "killed by the kernel: out of memory, and no limit of its own is visible",
         EndKind.SHM: f"/dev/shm ({_say_size(shm.size_bytes)}) was full" if shm else "",
         EndKind.SIGNAL: f"killed by {end.what}" if end.what in _NO_CRASH else f"crashed with {end.what}",
         EndKind.STOPPED: "all its processes are stopped by a signal (SIGSTOP, Ctrl-Z)",
         EndKind.FROZEN: f"its control group is frozen: {end.what}",
     }[end.kind]
     return f"ended: {text}" if end.has_ended else text
+
+
+def _describe_near(account: Account) -> str:
+    killed = say_count(account.kills.near, "process", "processes")
+    return f"some of its processes ended while the kernel killed {killed} of this host: out of memory"
 
 
 def _describe_shares(verdict: WatchVerdict) -> str:
@@ -224,6 +232,8 @@ def _describe_memory(account: Account) -> str:
 def _busy_gpu(account: Account, state: State) -> str:
     if account.gpu_neighbours:
         return f"{_BUSY[state]}, with this job or with others that are on it as well"
+    if hold := hold_of_clock(account):
+        return f"{_BUSY[State.GPU]}, and its clock is held down: {hold}"
     if is_power_capped(account):
         return f"{_BUSY[State.GPU]}, and something else than its own limit caps its power"
     return ""

@@ -141,6 +141,7 @@ class Account:
         self.waits: dict[Want, float] = {}  # seconds in which it slept on that, of those in which it waited
         self.waited_for: dict[str, float] = {}  # addresses, files, pipes
         self.waited_s = 0.0
+        self.page_waits_s = 0.0  # of these, for pages of files that it has mapped
         self.limit: CpuLimit | None = None  # the last that held it back
         self.works_with: set[Workload] = set()
         self.pools: set[ThreadPool] = set()
@@ -296,6 +297,7 @@ class Account:
         self.waited_s += tick.seconds
         if tick.wait is None:
             return
+        self.page_waits_s += tick.seconds if tick.wait.is_page else 0.0
         kind, what = tick.wait.kind, tick.wait.what
         self.waits[kind] = self.waits.get(kind, 0.0) + tick.seconds
         if what and (what in self.waited_for or len(self.waited_for) < MOST_NAMES):

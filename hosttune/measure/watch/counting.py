@@ -36,6 +36,14 @@ class Sums(NamedTuple):
 
 
 _NOTHING = ProcessIo(0, 0, 0)
+_LITTLE_TICKS, _LITTLE_BYTES = 5, 64 << 10
+
+
+def is_little(old: Counters, new: Counters) -> bool:
+    """Whether a process did next to nothing between two looks: no file was waited for, and hardly any CPU time used."""
+    if old.io is None or new.io is None or new.io[1:] != old.io[1:] or new.stat.faults != old.stat.faults:
+        return False
+    return new.stat.own - old.stat.own <= _LITTLE_TICKS and new.io.read - old.io.read <= _LITTLE_BYTES
 
 
 def compute_sums(before: Mapping[int, Counters], now: Mapping[int, Counters], last_look: int) -> Sums:

@@ -27,7 +27,8 @@ class EndKind(str, Enum):
 
 @frozen
 class Ending:
-    """`what` is the signal's name, or the folder of the control group that is frozen or short of memory. `has_ended`
+    """`what` is the signal's name, the folder of the control group that is frozen or short of memory, or `near` where
+    kills of the host fell together with processes of the job that ended. `has_ended`
     is False for a job that goes on although the kernel has killed some of its processes, or that is stopped."""
 
     kind: EndKind
@@ -48,12 +49,20 @@ def ending_of(account: Account) -> Ending | None:
         return Ending(EndKind.SHM)
     if name:
         return Ending(EndKind.SIGNAL, name)
+    if kills.near:
+        return Ending(EndKind.HOST_OOM, "near", has_ended=bool(status))
     if status is None and last is not None and account.paused_s >= _STOPPED_SHARE * account.seconds:
         if last.frozen_by:
             return Ending(EndKind.FROZEN, last.frozen_by, has_ended=False)
         if last.tree is not None and last.tree.is_stopped:
             return Ending(EndKind.STOPPED, has_ended=False)
     return None
+
+
+def was_out_of_memory(account: Account) -> bool:
+    """Whether the kernel killed the job, or processes of it, for memory."""
+    ending = ending_of(account)
+    return ending is not None and ending.kind in {EndKind.GROUP_OOM, EndKind.HOST_OOM}
 
 
 def _signal_name(status: int | None) -> str:

@@ -12,7 +12,7 @@ from itertools import islice
 
 from hosttune.facts.cpu.cpu import parse_groups
 from hosttune.host.reading.mountinfo import parse
-from hosttune.measure.watch.kept import MOST_BYTES, Kept, content_of
+from hosttune.measure.watch.kept import MOST_BYTES, Kept, content_of, own_mounts
 from hosttune.measure.watch.meter import KINDS, Meter
 from hosttune.measure.watch.parse import process_stat
 from hosttune.measure.watch.tick import Pressure
@@ -75,7 +75,7 @@ class Group:
         if self._looks and (groups is None or groups == self._groups):
             return  # it has just ended, or has not moved
         self._groups = groups
-        folder = folder_of(groups or b"", content_of(f"{self._proc}/self/mountinfo", MOST_BYTES) or b"")
+        folder = folder_of(groups or b"", own_mounts(self._proc))
         self._meter.close()
         self.folder, self._seen = folder, {}
         self.reason = "" if folder else "the job is in no control group of version 2"

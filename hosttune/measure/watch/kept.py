@@ -6,7 +6,7 @@ import os
 from contextlib import suppress
 
 from hosttune.host.processes.process_memory import head_in_time
-from hosttune.host.reading.bounded import PROCESS_FILE, read_head
+from hosttune.host.reading.bounded import PROCESS_FILE, head_of, read_head, read_mounts
 
 MOST_BYTES = 1 << 22
 # A list in /proc comes a page at a time, in whole records (seq_read_iter, fs/seq_file.c), however much is asked for.
@@ -74,6 +74,14 @@ def content_of(path: str, limit: int = PROCESS_FILE) -> bytes | None:
         return None
     finally:
         os.close(descriptor)
+
+
+def own_mounts(proc: str) -> bytes:
+    """The mount table of this process, or the beginning of it; empty where it cannot be read."""
+    try:
+        return head_of(f"{proc}/self/mountinfo", MOST_BYTES, read=read_mounts)[0]
+    except OSError:
+        return b""
 
 
 def content_in_time(path: str, limit: int = PROCESS_FILE) -> bytes | None:

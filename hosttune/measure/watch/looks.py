@@ -126,7 +126,7 @@ class Looks:
             are_limits_hidden=self.limits.are_hidden,
             throttled_percent=throttled,
             wait=wait,
-            memory=self.memory.look(self._host.kills),
+            memory=self.memory.look(self._host.kills, has_lost=self.tree.has_lost),
             shm=self.memory.shm(),
             allowances=self._allowances.look() if self._count % ALLOWANCES_EVERY == 0 else (),
             frozen_by=frozen_by,

@@ -56,15 +56,22 @@ class JobMemory:
         self._limit: tuple[str, int] | None = None
         self._host_began = self._count_host_kills()
         self._host_kills = (self._host_began,) * 2  # at the last two looks
+        self._near = 0
+        self._counted = self._host_began  # how many kills of the host were looked at for that
         self._find()
 
-    def look(self, host_kills: int | None = None) -> MemoryTick | None:
-        """None if no memory limit is known. `host_kills`: the counter of /proc/vmstat, where it has just been read."""
+    def look(self, host_kills: int | None = None, *, has_lost: bool = False) -> MemoryTick | None:
+        """None if no memory limit is known. `host_kills`: the counter of /proc/vmstat, where it has just been read;
+        `has_lost`: a process of the job has ended since the last look. The kernel counts a kill before it is done."""
         if self._looks < _EARLY or self._looks % _EVERY == 0:
             self._find()
             self._last |= self._group.kills()
         self._looks += 1
+        since = max(self._counted, self._host_kills[0])
         self._host_kills = (self._host_kills[1], self._count_host_kills() if host_kills is None else host_kills)
+        if has_lost:
+            self._near += max(0, self._host_kills[1] - since)
+            self._counted = self._host_kills[1]
         if self._limit is None:
             return None
         path, limit = self._limit
@@ -87,7 +94,7 @@ class JobMemory:
         grown = {folder: count - self._began.get(folder, count) for folder, count in self._last.items()}
         is_gone = not self._group.is_v1 and not os.path.isdir(own)
         group = grown.get(above[0], 0) if is_gone and above else grown.get(own, 0)
-        return Kills(max(0, group), max(0, self._count_host_kills() - self._host_kills[0]))
+        return Kills(max(0, group), max(0, self._count_host_kills() - self._host_kills[0]), self._near)
 
     def _count_host_kills(self) -> int:
         return parse_counter(content_of(f"{self._proc}/vmstat", 1 << 20) or b"", b"oom_kill") or 0

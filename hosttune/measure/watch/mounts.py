@@ -9,7 +9,7 @@ from itertools import islice
 
 from hosttune.host.reading.bounded import MOST_OPEN_FILES, names_in, process_ids
 from hosttune.host.reading.mountinfo import parse
-from hosttune.measure.watch.kept import MOST_BYTES, content_in_time, content_of
+from hosttune.measure.watch.kept import content_in_time, own_mounts
 from hosttune.measure.watch.tick import Mounted
 
 MOST = 8
@@ -29,7 +29,7 @@ class MountTable:
     def of(self, pids: Iterable[int]) -> tuple[Mounted, ...]:
         """Those of open files, most of them first; where none is open, of files that the command line names, which may
         be the program's own; else of the working folder."""
-        table = parse(content_of(f"{self._proc}/self/mountinfo", MOST_BYTES) or b"")
+        table = parse(own_mounts(self._proc))
         mounts = {mount.target.rstrip("/") + "/": mount for mount in table}  # the later one is above
         counts: dict[str, int] = {}
         members = list(pids)[:_MOST_PROCESSES]

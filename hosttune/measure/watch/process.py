@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from hosttune.host.reading.bounded import names_in
-from hosttune.measure.watch.counting import Counters
+from hosttune.measure.watch.counting import Counters, is_little
 from hosttune.measure.watch.kept import MOST_BYTES, Kept, content_in_time, content_of
 from hosttune.measure.watch.parse import ProcessIo, process_io, process_stat, run_delay
 
@@ -17,13 +17,19 @@ FILES = 4  # that one process keeps open
 class WatchedProcess:
     """`counters` are those of the last look, `cores` what it used before it."""
 
-    __slots__ = ("_children", "_delay", "_folder", "_io", "_stat", "command", "cores", "counters", "pid")
+    __slots__ = (
+        "_children", "_delay", "_folder", "_io", "_stat", "are_asleep", "command", "cores", "counters", "did_little",
+        "pid", "turn",
+    )  # fmt: skip
 
     def __init__(self, pid: int, proc: str, *, is_kept: bool) -> None:
         self.pid = pid
         self.command = b""
         self.cores = 0.0
         self.counters: Counters | None = None
+        self.did_little = False  # since the look before, as far as its counters show
+        self.are_asleep = False  # all of its threads that were looked at last
+        self.turn = 0  # of those of its threads that are looked at
         self._folder = f"{proc}/{pid}"
         self._stat = Kept(f"{self._folder}/stat", is_kept=is_kept)
         self._io = Kept(f"{self._folder}/io", is_kept=is_kept)
@@ -57,6 +63,7 @@ class WatchedProcess:
             io = old.io
         content = self._delay.read()
         self.counters = Counters(stat, io, run_delay(content) if content else None)
+        self.did_little = old is not None and is_little(old, self.counters)
         return True
 
     def look_at_command(self) -> None:

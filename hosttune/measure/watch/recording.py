@@ -1,7 +1,7 @@
 """Ticks as lines of JSON: written while they come, read back on any machine.
 
-The first line is the head, `format_version` first; each other line is a tick. A line that was cut off by a crash is the
-last one, and is left out with a note.
+The first line is the head, `format_version` first; each other line is a tick, and the last one is how the job ended,
+where the watch came to its end. A line that was cut off by a crash is the last one, and is left out.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from typing import Any, BinaryIO, Final
 
 from hosttune.codec import FORMAT_VERSION, decode_as, other_format, to_json
 from hosttune.errors import BadInput, Fault, HosttuneError, Where
+from hosttune.frozen import frozen
 from hosttune.host.reading.named import can_hang, open_named, read_named, reason_of
 from hosttune.host.writing.output import open_stream
-from hosttune.measure.watch.account import Watched
-from hosttune.measure.watch.tick import Tick, round_tick
+from hosttune.measure.watch.account import Account, Watched
+from hosttune.measure.watch.tick import Kills, Tick, round_tick
 
 KIND: Final = "hosttune watch"
 MOST_LINE: Final = 1 << 20  # bytes
@@ -26,6 +27,46 @@ MOST_AT_ONCE: Final = 256 << 20  # bytes of a record that comes from a pipe, or 
 MOST: Final = 1e18  # no figure of a tick is larger, in whatever unit
 LEAST: Final = 1e-9  # nor smaller, but for zero
 _MOST_DIGITS: Final = 18
+_END: Final = "end"
+
+
+@frozen
+class RecordedEnd:
+    """The status of the command, None for a process that was watched, and whom the kernel killed for memory."""
+
+    status: int | None = None
+    kills: Kills = Kills()
+
+    def tell(self, account: Account) -> None:
+        """What is judged with the ticks."""
+        account.status, account.kills = self.status, self.kills
+
+
+class Ticks(Iterator[Tick]):
+    """Those of a record, read as they are asked for. `end` is known once all were."""
+
+    def __init__(self, file: BinaryIO, path: str) -> None:
+        self.end = RecordedEnd()
+        self._ticks = self._read(file, path)
+
+    def __next__(self) -> Tick:
+        return next(self._ticks)
+
+    def _read(self, file: BinaryIO, path: str) -> Iterator[Tick]:
+        last_s = 0.0
+        with file:
+            for number, line in enumerate(iter(lambda: file.readline(MOST_LINE + 1), b""), 2):
+                if not line.endswith(b"\n") and len(line) <= MOST_LINE:
+                    return  # the writer was killed while it wrote this line
+                body = _parse_object(line, path, number)
+                if body.keys() == {_END}:
+                    self.end = decode_as(RecordedEnd, body[_END], f"{path}:{number}")
+                    continue
+                tick = decode_as(Tick, body, f"{path}:{number}")
+                if not tick.seconds > 0 or tick.at_s < last_s:
+                    raise _make_fault(path, number, "at_s", "time does not run backwards")
+                last_s = tick.at_s
+                yield tick
 
 
 class Recorder:
@@ -42,6 +83,10 @@ class Recorder:
     def add(self, tick: Tick) -> None:
         """A full disk ends the record, never the job."""
         self._write(without_unknown(to_json(round_tick(tick))))
+
+    def end(self, account: Account) -> None:
+        """How it ended: what is known only then."""
+        self._write({_END: without_unknown(to_json(RecordedEnd(account.status, account.kills)))})
 
     def close(self) -> None:
         if self._descriptor >= 0:
@@ -67,7 +112,7 @@ def without_unknown(data: Any) -> Any:
     return [without_unknown(item) for item in data] if isinstance(data, list) else data
 
 
-def replay(path: str) -> tuple[Watched, Iterator[Tick]]:
+def replay(path: str) -> tuple[Watched, Ticks]:
     """The head of a record, and its ticks as they are read. Raises BadInput with file and line, HosttuneError where
     the file cannot be read.
     """
@@ -86,7 +131,7 @@ def replay(path: str) -> tuple[Watched, Iterator[Tick]]:
     except BaseException:
         file.close()
         raise
-    return watched, _read_ticks(file, path)
+    return watched, Ticks(file, path)
 
 
 def _open_record(path: str) -> BinaryIO:
@@ -94,19 +139,6 @@ def _open_record(path: str) -> BinaryIO:
     if not can_hang(path) and stat.S_ISREG(os.stat(path).st_mode):
         return os.fdopen(open_named(path), "rb")
     return io.BytesIO(read_named(path, MOST_AT_ONCE))
-
-
-def _read_ticks(file: Any, path: str) -> Iterator[Tick]:
-    last_s = 0.0
-    with file:
-        for number, line in enumerate(iter(lambda: file.readline(MOST_LINE + 1), b""), 2):
-            if not line.endswith(b"\n") and len(line) <= MOST_LINE:
-                return  # the writer was killed while it wrote this line
-            tick = decode_as(Tick, _parse_object(line, path, number), f"{path}:{number}")
-            if not tick.seconds > 0 or tick.at_s < last_s:
-                raise _make_fault(path, number, "at_s", "time does not run backwards")
-            last_s = tick.at_s
-            yield tick
 
 
 def _parse_object(line: bytes, path: str, number: int) -> dict[str, Any]:

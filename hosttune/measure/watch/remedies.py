@@ -76,7 +76,7 @@ def choose_remedies(verdict: WatchVerdict, account: Account) -> tuple[Advice, ..
         kept = {name: found[name] for name in found if end not in _OUT_OF_MEMORY or name not in _MORE_MEMORY}
         found = {**{name: _fill_advice(name, account) for name in (end, *copies)}, **kept}
     if _leaves_gpu_unused(states, account):
-        found = {"gpu-unused": ADVICE["gpu-unused"], **found}
+        found = {"gpu-unused": _fill_advice("gpu-unused", account), **found}
     if any(gpu.was_lost for gpu in account.gpus.values()):
         found = {"lost-gpu": ADVICE["lost-gpu"], **found}
     return tuple(found.values())
@@ -108,6 +108,12 @@ _MORE_MEMORY = {"more-workers", "some-workers", "keep-workers", "overlap-waits",
 _ASKED_FOR = {"SIGINT", "SIGTERM", "SIGHUP", "SIGPIPE", "SIGUSR1", "SIGUSR2"}  # who sent it knows why
 
 
+_USES_GPU = {
+    True: "does python3 -c 'import torch; print(torch.version.cuda, torch.cuda.is_available())' print a version and "
+    "True",
+    False: "does nvidia-smi where it runs list the GPU (docker run --gpus all), does `ollama ps` say 100% GPU, is "
+    "--n-gpu-layers of llama.cpp set",
+}
 _LESS_MEMORY = {
     True: "fewer loader workers, a smaller prefetch_factor or batch",
     False: "a smaller batch, less kept in lists",
@@ -162,7 +168,11 @@ def _of_limit(account: Account) -> tuple[str, ...]:
     crowd = _of_crowd(account)
     if account.limit is None or account.limit.kind is not LimitKind.AFFINITY:
         return (*crowd, "limit")
-    return (*(name for name in crowd if name == "threads"), "limit", "unpin")  # with all CPUs as many workers may do
+    return (
+        *(name for name in crowd if name.endswith("threads")),
+        "limit",
+        "unpin",
+    )  # with all CPUs as many workers may do
 
 
 def _of_forks(account: Account) -> tuple[str, ...]:
@@ -187,20 +197,30 @@ def is_writing(account: Account) -> bool:
 
 def _of_disk(account: Account) -> tuple[str, ...]:
     if is_writing(account):
-        return ("writes", "placement", *(("shm-store",) if _has_tiny_shm(account) else ()))
+        spill = ("spill",) if _is_ray(account) else ()
+        return (*spill, "writes", "placement", *(("shm-store",) if _has_tiny_shm(account) else ()))
+    if account.drops_cache:  # what it maps does not fit either
+        return ("memory-limit", "fits-memory", *_of_storage(account))
     if maps_its_files(account):
         return ("mapped", *_of_storage(account))
-    if account.drops_cache:
-        return ("memory-limit", "fits-memory", *_of_storage(account))
     return (*(("fits-memory", "shards") if _is_python(account) else ()), *_of_storage(account), "what-disk-gives")
 
 
 def _of_gpu(account: Account, own: str) -> tuple[str, ...]:
     found = ("throttled",) if any(HELD_BACK.intersection(gpu.reasons) for gpu in account.gpus.values()) else ()
+    if hold_of_clock(account) and not account.gpu_neighbours:
+        return found  # what the script does is not why it is slow, or cold
     if account.gpu_neighbours:
         has_left = any(who.startswith(GONE) for who in account.gpu_neighbours)
         return (*found, *(("gpu-leftover",) if has_left else ()), "gpu-shared")
     return (*found, "power-cap" if is_power_capped(account) else own)
+
+
+def hold_of_clock(account: Account) -> str:
+    """What held the clock of a GPU of the job down half of the time, heat or its power supply; "" if nothing did."""
+    kept = [(gpu.reasons[reason], reason) for gpu in account.gpus.values() for reason in HELD_BACK & gpu.reasons.keys()]
+    seconds, reason = max(kept, default=(0.0, ""))
+    return reason if seconds >= 0.5 * account.counted_s > 0 else ""
 
 
 def is_power_capped(account: Account) -> bool:
@@ -223,9 +243,13 @@ def _of_crowd(account: Account) -> tuple[str, ...]:
     if crowd is None:
         return ()
     if crowd.are_threads:
-        return ("threads",)
-    threads = ("threads",) if crowd.has_threads else ()
+        return (_name_threads(account),)
+    threads = (_name_threads(account),) if crowd.has_threads else ()
     return (*threads, *(("fewer-workers",) if _is_python(account) else ()))
+
+
+def _name_threads(account: Account) -> str:
+    return "threads" if _is_python(account) else "own-threads"
 
 
 def _of_work(account: Account) -> tuple[str, ...]:
@@ -234,7 +258,7 @@ def _of_work(account: Account) -> tuple[str, ...]:
         return ("all-cpus",)
     on_gpu = _has_gpu(account)
     for_work = {
-        Workload.REQUESTS: ("server",),
+        Workload.REQUESTS: ("server",) if (account.means["main_cores"].value or 0.0) < 1 + LIMITS.whole else (),
         Workload.VIDEO: ("video", *(("video-on-gpu",) if on_gpu else ())),
         Workload.PICTURES: ("draft", *(("gpu-decode",) if on_gpu else ()), "raw-format", "knee", "pillow-simd"),
         Workload.SOUND: ("sound",),
@@ -263,10 +287,18 @@ def _had_loaders(account: Account) -> bool:
 
 
 def maps_its_files(account: Account) -> bool:
-    """Whether it reads files by touching mapped pages, more than by read(2)."""
+    """Whether it reads files by touching mapped pages, more than by read(2). A page that is read ahead, and that it has
+    to wait for all the same, counts as no major fault."""
+    if account.page_waits_s > 0.5 * account.waited_s:
+        return True
     faults, read = account.means["faults"].value or 0.0, account.means["read_bytes"].value or 0.0
     least = 1.0 if waits_for_files(account) else LIMITS.many_faults  # a second: a server may take long for each
     return faults >= least and faults * FAULT_BYTES > read
+
+
+def _is_ray(account: Account) -> bool:
+    """Ray names its processes so (ray::IDLE, ray::train, raylet)."""
+    return any(name.startswith(("ray::", "raylet")) for name in account.programs)
 
 
 def _has_gpu(account: Account) -> bool:
@@ -404,16 +436,30 @@ def _name_pools(account: Account) -> str:
     return f"; what does not follow it: {', '.join(named)}" if named else ""
 
 
+def _name_own_threads(account: Account, most: int) -> str:
+    """What sets the number of threads of a program that is no Python."""
+    named = [
+        pool.value.replace("= 1", f"= {most}").replace("=1", f"={most}") for pool in ThreadPool if pool in account.pools
+    ]
+    return ", ".join(named) or f"its own option for them, or OMP_NUM_THREADS={most} if it uses OpenMP"
+
+
 def _fill_words(name: str, account: Account) -> dict[str, object]:
     """What is filled into the text of an advice."""
     crowd, memory, shm = crowd_of(account), account.memory, account.least_shm
     by = f" ({memory.by})" if memory is not None and memory.by else ""
+    most = max(1, int(crowd.cpus)) if crowd is not None else 1
     return {
-        "crowd": crowd.text(of_threads=name == "threads") if crowd is not None else "more want a CPU than there are",
+        "crowd": crowd.text(of_threads=name.endswith("threads"))
+        if crowd is not None
+        else "more want a CPU than there are",
         "pools": _name_pools(account),
         "far": account.placement.far if account.placement is not None else 0,
         "ranks": account.placement.processes if account.placement is not None else 0,
-        "most": max(1, int(crowd.cpus)) if crowd is not None else 1,
+        "most": most,
+        "own": _name_own_threads(account, most),
+        "look": _USES_GPU[_is_python(account)],
+        "smaller": "fewer loader workers" if _is_python(account) else "a smaller model, fewer data at once",
         "less": _LESS_MEMORY[_had_loaders(account)],
         "variable": account.one_thread,
         "size": shm.size_bytes >> 20 if shm is not None else 0,

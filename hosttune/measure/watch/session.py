@@ -164,6 +164,7 @@ def watch_record(path: str, wish: WatchOptions) -> WatchEnd:
     account = Account(watched)
     for tick in ticks:
         account.add(tick)
+    ticks.end.tell(account)
     return WatchEnd(account.settle(), "the record ends")
 
 
@@ -193,6 +194,8 @@ def _make_end(account: Account, looks: Looks, recorder: Recorder | None, ended: 
         gpu_reason=looks.sampler.reason,
     )
     account.kills, account.memory = looks.memory.kills(), account.memory or looks.memory.look()
+    if recorder is not None:
+        recorder.end(account)
     notes = (recorder.problem,) if recorder is not None and recorder.problem else ()
     return WatchEnd(account.settle(), ended, notes)
 

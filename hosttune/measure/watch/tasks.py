@@ -1,7 +1,8 @@
 """The tasks of a job at one moment: how many want a CPU, and which processes wait for storage in one of their threads.
 
 /proc/PID/stat has the state of the main thread only; each thread has its own in /proc/PID/task/TID/stat
-(proc_pid_stat(5)). Of a process with many threads an even sample is read, and counts for all of them.
+(proc_pid_stat(5)). Of a process with many threads an even sample is read, and counts for all of them; a small one, of
+other threads in each look, where all were asleep and the process did next to nothing since.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from hosttune.measure.watch.process import WatchedProcess
 MOST_READ = 256  # threads whose state is read in one look
 _LISTED = 16  # times as many are listed as are read
 _LEAST_OF_ONE = 8
+_OF_ASLEEP = 12  # of a process that does next to nothing
 
 
 class TaskStates(NamedTuple):
@@ -40,7 +42,8 @@ def look_at_tasks(alive: Iterable[WatchedProcess], proc: str = "/proc") -> TaskS
         state, threads = one.counters.stat.state, one.counters.stat.threads
         states = [state]
         if threads > 1 and left > 0:
-            states = _sample(f"{proc}/{one.pid}/task", min(share, left), {str(one.pid): state}) or states
+            states = _list_states(one, state, min(share, left), proc) or states
+            one.are_asleep = not {"R", "D"}.intersection(states)
             left -= len(states)
         running = states.count("R")
         wanting += running * max(1, threads if len(states) > 1 else 1) / len(states)
@@ -49,14 +52,24 @@ def look_at_tasks(alive: Iterable[WatchedProcess], proc: str = "/proc") -> TaskS
     return TaskStates(wanting, processes, blocked)
 
 
-def _sample(folder: str, most: int, known: dict[str, str]) -> list[str]:
-    """The states of some threads, evenly over those that are listed; none if the process has just ended. `known` are
-    those that need not be read: of the main thread the process itself has told it."""
+def _list_states(one: WatchedProcess, state: str, most: int, proc: str) -> list[str]:
+    """Those of some threads, evenly over those that are listed; none if the process has just ended. That of the main
+    thread need not be read: the process itself has told it."""
+    folder = f"{proc}/{one.pid}/task"
     names: list[str] = []
     with suppress(OSError):
         names = names_in(folder, _LISTED * most)[0]
-    step = max(1, -(-len(names) // most))
-    chosen = names[::step]
+    known = {str(one.pid): state}
+    if one.are_asleep and one.did_little and len(names) > _OF_ASLEEP < most:
+        one.turn += 1
+        step = -(-len(names) // _OF_ASLEEP)
+        states = _read_states(folder, names[one.turn % step :: step], known)
+        if not {"R", "D"}.intersection(states):
+            return states
+    return _read_states(folder, names[:: max(1, -(-len(names) // most))], known)
+
+
+def _read_states(folder: str, chosen: list[str], known: dict[str, str]) -> list[str]:
     contents = (content_of(f"{folder}/{name}/stat") for name in chosen if name not in known)
     read = [one.rpartition(b")")[2][1:2].decode("ascii", "replace") for one in contents if one]
     return [known[name] for name in chosen if name in known] + read

@@ -37,6 +37,7 @@ class Wait:
 
     kind: Want
     what: str = ""
+    is_page: bool = False  # of a file that it has mapped: no system call waits
 
 
 class LimitKind(str, Enum):
@@ -115,10 +116,11 @@ class HeldBack:
 @frozen
 class Kills:
     """Processes that the kernel has killed for memory: `group` in the job's control group since the watch began, `host`
-    everywhere since the last looks."""
+    everywhere since the last looks, `near` everywhere at looks that missed a process of the job."""
 
     group: int = 0
     host: int = 0
+    near: int = 0
 
 
 @frozen

@@ -28,6 +28,7 @@ COMMAND_EVERY = 60  # looks between two at the words of a process that has not b
 WORKING_CORES = 0.1  # a process that uses less only waits for the others
 FIRST_LOOKS = 3  # in which what was started may still become another program
 _SPARE_FILES = 128
+_SHORT_S = 2  # that a process which comes and goes lives
 _SHORTEST_S = 0.2  # of a process that has just been started: less shows nothing
 
 
@@ -46,6 +47,7 @@ class Tree:
         self._known: frozenset[int] = frozenset()  # at the last look
         self._most_kept = max(8, (resource.getrlimit(resource.RLIMIT_NOFILE)[0] - _SPARE_FILES) // FILES)
         self._has_lists = True
+        self.has_lost = False  # a process that was no short one has ended since the last look
         if self._adopt(root):
             self._discover(is_full=True)
 
@@ -65,6 +67,7 @@ class Tree:
         for pid in [pid for pid, one in self.members.items() if not one.look()]:
             del self.members[pid]
         self._known = frozenset(self.members)
+        self.has_lost = any(self._has_ended(pid, old.stat, last_look) for pid, old in before.items())
         self._looks += 1
         is_full = self._looks % FULL_EVERY == 0
         for one in self.members.values():
@@ -81,6 +84,12 @@ class Tree:
     def close(self) -> None:
         for one in self.members.values():
             one.close()
+
+    def _has_ended(self, pid: int, stat: ProcessStat, last_look: int) -> bool:
+        is_alive = pid in self.members and self.members[pid].is_alive
+        return (
+            not is_alive and stat.state not in "ZX" and last_look - stat.started >= _SHORT_S * os.sysconf("SC_CLK_TCK")
+        )
 
     def _adopt(self, pid: int) -> bool:
         if len(self.members) >= MOST_MEMBERS:

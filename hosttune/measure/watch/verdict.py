@@ -6,6 +6,7 @@ from enum import Enum
 
 from hosttune.frozen import frozen
 from hosttune.measure.watch.account import Account
+from hosttune.measure.watch.endings import was_out_of_memory
 from hosttune.measure.watch.gaps import describe_gaps
 from hosttune.measure.watch.history import HOLDS, Segment, cut_segments
 from hosttune.measure.watch.states import State, Trust
@@ -176,7 +177,7 @@ def _not_the_cause(account: Account, shares: tuple[Share, ...]) -> tuple[State, 
         for state, signal in seen.items()
         if share.get(state, 0.0) < RULED_OUT
         and account.means[signal].seconds >= CARRIED * account.active_s
-        and not (state is State.MEM and account.drops_cache)
+        and not (state is State.MEM and (account.drops_cache or was_out_of_memory(account)))
         and not (state is State.DISK and any(map(is_file_server, account.waited_for)))
         and all(share.get(twin, 0.0) < RULED_OUT for twin in _TWINS.get(state, ()))
     )

@@ -1,9 +1,9 @@
 """What the job's tasks sleep on, as the kernel tells it in one moment of each look.
 
 /proc/PID/wchan names the function of the kernel in which a task sleeps (proc_pid_wchan(5)); what it sleeps on follows
-from that name, and for poll(2), select(2) and pipes from the files that the process has open. /proc/PID/syscall tells
-the very file where this user may read it. No tracing: a name that is not known is no evidence, and neither is a task
-that runs.
+from that name, and for poll(2), select(2) and pipes from the files that the process has open. /proc/PID/syscall has
+the very file where this user may read it, and -1 for a page fault (proc_pid_syscall(5)). No tracing: a name that is
+not known is no evidence, and neither is a task that runs.
 """
 
 from __future__ import annotations
@@ -76,6 +76,7 @@ class Sleeper:
     pid: int
     channel: str
     file: int | None = None
+    is_fault: bool = False  # it waits in no system call, but for a page of its memory
 
 
 @frozen
@@ -110,12 +111,12 @@ def _judge_sleeper(one: Sleeper, ends: Ends, ours: Container[tuple[str, int]]) -
     file = links.get(one.file) if one.file is not None else None
     if kind == Task.NETWORK:
         if one.channel.startswith(_FILE_SERVERS):
-            return Wait(Want.NETWORK, FILE_SERVER)
+            return Wait(Want.NETWORK, FILE_SERVER, one.is_fault)
         return _find_network([file] if file else links.values(), ends) or Wait(Want.NETWORK)
     if kind == Task.LOCK:
         return Wait(Want.LOCK, _lock_name(file))
     if kind == Task.PEER and one.channel.startswith(_FUSE):
-        return Wait(Want.PEER, f"the server of {file}{THROUGH_FUSE}" if file else FUSE_SERVER)
+        return Wait(Want.PEER, f"the server of {file}{THROUGH_FUSE}" if file else FUSE_SERVER, one.is_fault)
     if kind == Task.PEER:
         return _find_peer([file] if file else links.values(), ends, ours) or Wait(Want.PEER)
     if kind == Task.PIPE:
@@ -258,7 +259,8 @@ class Waits:
         content = kept.read() if kept is not None else content_of(f"{folder}/wchan")
         channel = (content or b"").decode("ascii", "replace").strip()
         if mark(channel) in {Task.NETWORK, Task.LOCK, Task.PEER, Task.PIPE}:
-            return Sleeper(pid, channel, first_argument(content_in_time(f"{folder}/syscall") or b""))
+            call = content_in_time(f"{folder}/syscall") or b""
+            return Sleeper(pid, channel, first_argument(call), is_fault=call.startswith(b"-1 "))
         return Sleeper(pid, channel)
 
 

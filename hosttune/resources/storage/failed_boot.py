@@ -30,6 +30,14 @@ _OF_STORAGE = regex(
     r"|iscsid|open-iscsi|blk-availability)\.service|.+\.(?:mount|swap)"
 )
 _OTHERS = regex(r"(?:run|snap|sys|proc|dev|tmp|media|var-lib)\b.*\.mount")  # of programs, users and the kernel
+_WAITS = {  # for the network: how to see what is not online, and how an interface is left out
+    "systemd-networkd-wait-online.service": (
+        "networkctl", "write optional: true for it in netplan, or RequiredForOnline=no in [Link] of its .network file"
+    ),
+    "NetworkManager-wait-online.service": (
+        "nmcli device", "let no boot start it: nmcli connection modify NAME connection.autoconnect no"
+    ),
+}  # fmt: skip
 _QUOTA, _QUOTAS = "quotaon", frozenset({"usrquota", "grpquota"})
 _MOST = 8
 
@@ -39,6 +47,14 @@ def look_at_failed_units(facts: Facts, lines: Sequence[BootLine]) -> Iterator[Bo
     failed = {} if facts.reader.persistent_only else attempt(failed_by_itself, facts.reader, are_loaded=True)
     if not isinstance(failed, Mapping) or not failed:
         return
+    for name in _WAITS.keys() & failed.keys():
+        look, leave_out = _WAITS[name]
+        note = (
+            f"{name} failed in this boot: each boot waits for the network until its time limit (2 minutes if not set)"
+        )
+        yield BootLine(
+            name, 0, note=note, way_out=f"see which interface never comes up: {look}\n{leave_out}", file=name
+        )
     named = {unit_name(one.target) for one in lines if one.target.startswith("/")}
     devices = {device_path(one.source) for one in facts.fstab.entries}
     named |= {unit_name(one, "swap") for one in devices}

@@ -6,6 +6,7 @@ the text of the file, the kernel of the next boot and the devices that are there
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -14,6 +15,8 @@ from hosttune.facts.base import Fact, UnknownFact, attempt, make_shared
 from hosttune.facts.containers.kubelet_swap import refuses_swap
 from hosttune.facts.kernel.kernel import is_switched_off
 from hosttune.facts.services.unit_files import mask_of
+from hosttune.facts.services.units import read_last_words
+from hosttune.facts.signs import failed_by_itself
 from hosttune.facts.storage.btrfs_ready import find_incomplete
 from hosttune.facts.storage.fstab_lines import PATH, LineKind, clean_path, describe_place, parse
 from hosttune.facts.storage.fstab_options import decode, encode, is_on_demand
@@ -45,7 +48,7 @@ from hosttune.resources.storage.fstab_needs import find_needs
 from hosttune.values import ABSENT, Unreadable, join_steps
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from hosttune.facts import Facts
     from hosttune.facts.storage.fstab import FstabEntry
@@ -180,7 +183,7 @@ def look_at_boot_lines(facts: Facts) -> tuple[BootLine, ...]:
     if isinstance(document, Unreadable):
         raise UnknownFact(f"{PATH}: {document.reason}")
     lines = () if document is ABSENT else tuple(_look_at_lines(facts, document))
-    lines = tuple(_add_failures(facts, lines))
+    lines = tuple(_add_docker(facts, _add_failures(facts, lines)))
     found = (*lines, *look_at_units(facts), *look_at_crypttab(facts), *look_at_root(facts), *look_at_resume(facts))
     found = (*found, *look_at_root_line(facts), *look_at_subvolume(facts))
     found = (*found, *look_at_failed_units(facts, found))
@@ -223,6 +226,20 @@ def _add_failures(facts: Facts, lines: Sequence[BootLine]) -> Iterator[BootLine]
         end = "the mount failed, and a boot that fails so ends in the emergency shell"
         todo = f"{cause.way_out}\nor add nofail, with which a boot goes on without it"
         yield replace(line, is_of_device=True, fault=f"{line.where} {cause.sentence}: {end}", way_out=todo)
+
+
+def _add_docker(facts: Facts, lines: Iterable[BootLine]) -> Iterator[BootLine]:
+    """What Docker unmounts when it stops: the folder of its driver overlay2 (https://github.com/moby/moby/issues/39267)."""
+    root = attempt(lambda: facts.docker.data_root)
+    for line in lines:
+        if line.target != f"{root}/overlay2" or line.fault or line.note or line.remark:
+            yield line
+            continue
+        note = (
+            f"{line.where} mounts at {line.target}, which Docker unmounts when it stops: it starts without its images"
+        )
+        todo = f"stop Docker, copy all of {root} to this disk, and mount it at {root} instead"
+        yield replace(line, note=note, way_out=todo)
 
 
 def _explain_need(line: BootLine, lost: BootLine, relation: str) -> BootLine:
@@ -679,7 +696,17 @@ def _find_refusal(facts: Facts, path: str) -> tuple[str, str] | None:
             fill = f"sudo dd if=/dev/zero of={quote(path)} bs=1M count={quote(str(max(size, 1)))}"
             todo = f"fill it: {fill}\nthen: sudo mkswap {quote(path)} && sudo swapon {quote(path)}"
             return f"the kernel did not take it in this boot ({one.words})", todo
+    words = read_last_words(facts.reader, unit_name(path, "swap")) if _has_failed(facts, path) else ()
+    if any("read swap header failed" in one for one in words):
+        make = f"sudo mkswap {quote(path)} && sudo swapon {quote(path)}"
+        return "it was never made a swap (mkswap), so that swapon fails at each boot", f"make it one: {make}"
     return None
+
+
+def _has_failed(facts: Facts, path: str) -> bool:
+    """Whether a swap file was to be used in this boot, and systemd holds that to have failed."""
+    failed = attempt(failed_by_itself, facts.reader)
+    return isinstance(failed, Mapping) and unit_name(path, "swap") in failed
 
 
 def _is_file_missing(facts: Facts, path: str) -> bool:

@@ -1,21 +1,29 @@
-"""Why a line of fstab or of a unit file is not mounted: by its text, the devices, the kernel log and missing programs.
+"""Why a line of fstab or of a unit file is not mounted: by its text, the devices, the kernel log, missing programs and
+what systemd logged of its unit in this boot.
 
 Sources: mount(8) (helpers: /sbin/mount.TYPE), mount.fuse3(8); packages of Debian and Ubuntu (packages.debian.org).
+systemd.mount(5) (x-systemd.mount-timeout=), systemd-fsck@.service(8); the words of nfs-utils (utils/mount: error.c,
+network.c) and cifs-utils (mount.cifs.c).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from hosttune.facts.base import attempt
 from hosttune.facts.kernel.kernel import is_ubuntus
 from hosttune.facts.services.unit_files import mask_of
+from hosttune.facts.services.units import read_last_words
+from hosttune.facts.signs import failed_by_itself
+from hosttune.facts.storage.failed_checks import find_failed_check
 from hosttune.facts.storage.fstab_lines import PATH, FstabText
 from hosttune.facts.storage.fstab_types import is_remote_to_systemd, needs_network
-from hosttune.facts.storage.mount_units import mount_command
-from hosttune.facts.storage.mounts import name_effective_type
+from hosttune.facts.storage.mount_units import device_path, mount_command
+from hosttune.facts.storage.mounts import name_effective_type, unit_name
 from hosttune.facts.storage.sources import SourceKind, find_fault, sources_of
+from hosttune.host.masking.cleaned import clean
 from hosttune.quoting import quote
 from hosttune.regex import regex
 from hosttune.resources.storage.fstab import document_of
@@ -24,11 +32,9 @@ from hosttune.resources.storage.fstab_lint import LineErrors, is_failing, lint
 from hosttune.resources.storage.fstab_lint_options import is_required
 from hosttune.resources.storage.fstab_tables import KernelAnswer, find_reply
 from hosttune.resources.storage.unit_boot import find_error, way_out_of_refusal
-from hosttune.values import ABSENT
+from hosttune.values import ABSENT, join_steps
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from hosttune.facts import Facts
     from hosttune.facts.storage.fstab import FstabEntry
     from hosttune.resources.storage.fstab_remark import ShownRemark
@@ -46,6 +52,7 @@ _HELPERS = {
     "gcsfuse": ("gcsfuse", "gcsfuse"), "fuse.gcsfuse": ("gcsfuse", "gcsfuse"), "fuse.bindfs": ("bindfs", "bindfs"),
     "fuse.curlftpfs": ("curlftpfs", "curlftpfs"),
 }  # fmt: skip
+_OF_FUSE = ("mount.fuse", "fuse3")  # starts the program that the line names
 _FOLDERS = ("/usr/sbin", "/sbin", "/usr/bin", "/bin", "/usr/local/sbin", "/usr/local/bin")
 _CLONE, _DIRTY, _LACKING, _FOREIGN = map(regex, (
     r"Filesystem has duplicate UUID", r"volume is dirty", r"devid \d+ uuid ",
@@ -60,6 +67,17 @@ _NETPLAN = "\nor let a boot wait: an interface in netplan that is not optional, 
 _CHECKS = {"ext": "e2fsck -n", "xfs": "xfs_repair -n", "btr": "btrfs check --readonly"}  # all of them only look
 _NO_FORMAT = regex(r"enable quota tracking \(type=\d, err=-3[,)]")  # ESRCH of dquot_load_quota_sb()
 _SAYS_SUCCESS = frozenset({"ext2", "ext3", "ext4", "xfs"})
+_TIMED_OUT = "Mounting timed out"  # systemd, src/core/mount.c
+_GIVEN_UP = "/start failed with result 'dependency'"
+_NO_REASON = "bad superblock"  # libmount, of each EINVAL
+_NO_PROJECT = (
+    "quotas of projects need a feature, which is set while it is not mounted: sudo tune2fs -O project -Q prjquota {}"
+)
+_SAID = regex(r"(?:mount(?:\.[\w.-]{1,32})?: |mount error\b|fuse: |fusermount3?: )")
+_UNNAMED = regex(r"(?i:failed to resolve|could not resolve|name resolution|name or service not known)")
+_FAR = regex(r"(?i:is unreachable|no route to host|timed out|refused|host is down|error ?\((?:101|11[0-5])\))")
+_MOST_UNITS = 16  # whose journal is read: each look can take seconds
+_LONGEST_WORDS = 200  # characters of what a program said
 _OPTION = regex(r"Unknown parameter '([^']*)'|(?:Unrecognized|unrecognized|unknown) mount option \W?([\w.-]+)")
 
 
@@ -77,6 +95,7 @@ class MountCauses:
         self._facts = facts
         self._entries = {(one.file, one.line): one for one in facts.fstab.entries}
         self._units = facts.mount_units.by_place
+        self._words: dict[str, tuple[str, ...]] = {}
 
     def find(self, file: str, number: int) -> MountCause:
         """The cause of a line of fstab, or of a unit file, whose line is that of its What=."""
@@ -85,8 +104,8 @@ class MountCauses:
         if entry is None:
             return MountCause()
         checks = (
-            self._of_twin, self._of_contents, self._of_text, self._of_device, self._of_users, self._of_log,
-            self._of_doubts, self._of_helper, self._of_network,
+            self._of_twin, self._of_contents, self._of_text, self._of_device, self._of_users, self._of_failed_check,
+            self._of_timeout, self._of_log, self._of_doubts, self._of_helper, self._of_network, self._of_words,
         )  # fmt: skip
         unknown = MountCause()
         if unit:
@@ -176,9 +195,77 @@ class MountCauses:
         sources = sources_of(self._facts)
         for name in sources.find(entry.source) or ():
             if users := sources.made_of(name):
-                what = f"names {sources.describe(name)}, which {users[0]} is made of"
-                return MountCause(what, f"name /dev/{users[0]}, or what lies on it: lsblk -f")
+                what = f"names {sources.describe(name)}, which {sources.describe(users[0])} is made of"
+                return MountCause(what, self._todo_of_part(entry, users))
         return MountCause()
+
+    def _todo_of_part(self, entry: FstabEntry, users: tuple[str, ...]) -> str:
+        """What to do about a line of a device that others are made of, which is mounted by them alone."""
+        sources = sources_of(self._facts)
+        if not any(map(sources.is_used, users)):
+            return f"name {sources.name_like(entry.source, users[0])}, or what lies on it: lsblk -f"
+        if "comment=cloudconfig" in entry.options:
+            return "it is in use, so take the line out where cloud-init makes it: its device with null in mounts"
+        return "it is in use, so take the line out, or name what is made of it and not mounted: lsblk -f"
+
+    @cached_property
+    def _failed(self) -> Mapping[str, Mapping[str, str]]:
+        """The units that failed in this boot, and no user can have had fail; none where systemd does not answer."""
+        found = attempt(failed_by_itself, self._facts.reader)
+        return found if isinstance(found, Mapping) else {}
+
+    def _read_words(self, name: str) -> tuple[str, ...]:
+        """The journal of a unit in this boot, of the first ones that are asked for."""
+        if name not in self._words and len(self._words) < _MOST_UNITS:
+            self._words[name] = read_last_words(self._facts.reader, name)
+        return self._words.get(name, ())
+
+    def _of_failed_check(self, entry: FstabEntry) -> MountCause:
+        """The check of its file system that found what it does not repair by itself."""
+        sentence, todo = find_failed_check(self._facts, entry)
+        return MountCause(sentence, join_steps((todo, f"then mount it: {mount_command(entry)}")) if sentence else "")
+
+    def _of_timeout(self, entry: FstabEntry) -> MountCause:
+        """A mount that took longer than systemd lets it: the log of a large file system, or the checks of a btrfs."""
+        name = unit_name(entry.path or entry.target)
+        if name not in self._failed or is_remote_to_systemd(entry.fstype, frozenset(entry.options)):
+            return MountCause()
+        is_timeout = self._failed[name].get("Result") == "timeout"
+        if not is_timeout and not any(_TIMED_OUT in one for one in self._read_words(name)):
+            return MountCause()
+        given = [one.partition("=")[2] for one in entry.options if one.startswith("x-systemd.mount-timeout=")]
+        sentence = f"was still being mounted after {given[-1] if given else '90 s'}, and systemd ended that"
+        longer = "x-systemd.mount-timeout=30min in its options" if entry.file == PATH else "TimeoutSec=30min in [Mount]"
+        return MountCause(
+            sentence, f"mount it now, which may take minutes: {mount_command(entry)}\nfor the next boot: {longer}"
+        )
+
+    def _of_words(self, entry: FstabEntry) -> MountCause:
+        """What mount(8) or its helper said in this boot, where nothing else tells the cause."""
+        name = unit_name(entry.path or entry.target)
+        words = self._read_words(name)
+        if name not in self._failed:  # it was never tried
+            late = "x-systemd.device-timeout=5min in its options\n" if entry.file == PATH else ""
+            is_late = any(_GIVEN_UP in one for one in words) and bool(sources_of(self._facts).find(entry.source))
+            todo = f"mount it now: {mount_command(entry)}\nif its disk comes late at a boot: {late}" if is_late else ""
+            return MountCause("was given up in this boot, as what it waits for was not there in time" * is_late, todo)
+        said = next((one for one in reversed(words) if _SAID.match(one)), "")
+        if not said:
+            return MountCause()
+        server = entry.source.removeprefix("//").partition(":/")[0].partition("/")[0].strip("[]")
+        todo = f"then mount it: {mount_command(entry)}"
+        is_far = needs_network(name_effective_type(entry.fstype, entry.source))
+        if is_far and _UNNAMED.search(said):
+            todo = f"see whether its name resolves now: getent hosts {quote(server)}\n"
+        elif is_far and _FAR.search(said):
+            todo = f"see whether its server answers now: ping -c 3 {quote(server)}\n"
+        elif _NO_REASON in said and "prjquota" in entry.options and entry.fstype == "ext4":
+            todo = join_steps((_NO_PROJECT.format(quote(device_path(entry.source))), todo))
+        elif _NO_REASON in said:
+            todo = join_steps(("see what the kernel said of it: sudo dmesg", todo))
+        if todo.startswith("see whether"):
+            todo += (_LATER if entry.file == PATH else _LATER_UNIT).format(mount_command(entry))
+        return MountCause(f"failed in this boot with `{clean(said[:_LONGEST_WORDS])}`", todo)
 
     def _of_log(self, entry: FstabEntry) -> MountCause:
         """What the kernel logged of the device, or of an option that this line has."""
@@ -207,8 +294,11 @@ class MountCauses:
         return MountCause()
 
     def _of_helper(self, entry: FstabEntry) -> MountCause:
-        program, package = _HELPERS.get(name_effective_type(entry.fstype, entry.source), ("", ""))
-        if not program or any(self._facts.reader.stat(f"{folder}/{program}") is not ABSENT for folder in _FOLDERS):
+        kind = name_effective_type(entry.fstype, entry.source)
+        program, package = _HELPERS.get(kind, _OF_FUSE if kind.startswith("fuse.") else ("", ""))
+        names = (program, f"mount.{kind}")
+        stat = self._facts.reader.stat
+        if not program or any(stat(f"{folder}/{name}") is not ABSENT for folder in _FOLDERS for name in names):
             return MountCause()
         way_out = f"install it: sudo apt install {package}" if package else "install the client of this file system"
         return MountCause(f"needs the program {program}, which is not installed", way_out)
