@@ -107,9 +107,9 @@ def test_files_with_holes_hold_no_more_than_is_used():
 
 
 def test_where_nothing_is_used_no_name_is_asked_for():
+    """As of a sosreport, whose list of what users may name there does not count."""
     files = {"/proc/self/mountinfo": "9 1 0:26 / /dev/shm rw - tmpfs tmpfs rw\n"}
-    empty = shm(files, unreadable={"/dev/shm": "not in this record"}, spaces={"/dev/shm": Space(1000, 1000, 1, 1)})
-    assert empty.files == ()
-    used = shm(files, unreadable={"/dev/shm": "not in this record"}, spaces={"/dev/shm": Space(1000, 400, 1, 1)})
-    with pytest.raises(UnknownFact, match="not in this record"):
-        _ = used.files
+    stats = {f"/dev/shm/nccl-{number:06}": stat(1003, 0, 1) for number in range(2001)}
+    assert shm(files, stats=stats, spaces={"/dev/shm": Space(1000, 1000, 1, 1)}).files == ()
+    with pytest.raises(UnknownFact, match="more than 2000"):
+        _ = shm(files, stats=stats, spaces={"/dev/shm": Space(1000, 400, 1, 1)}).files
