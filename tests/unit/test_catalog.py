@@ -306,6 +306,7 @@ def test_bound_that_turns_out_to_be_no_whole_number_is_an_error_with_the_way_out
         evaluate(rule, Facts(FakeReader()), {"value": "many"})
 
 
+_FAULT = "expect:\n  - {if: params.value > 10, else: broken, do: look, fault: true}\n"
 _UNKNOWN = """- {if: 'packages["x"].is_installed', else: no x}"""
 
 
@@ -322,6 +323,16 @@ def test_condition_that_does_not_hold_decides_whatever_is_not_known_of_the_other
     facts = Facts(FakeReader(unreadable={"/var/lib/dpkg/status": "needs root"}))
     (finding,) = evaluate(rule, facts, {"value": 10}).findings
     assert (finding.verdict, finding.reason) == (verdict, says)
+
+
+def test_condition_decides_nothing_about_what_is_in_doubt_and_no_fault_away():
+    facts = Facts(FakeReader(unreadable={"/var/lib/dpkg/status": "needs root"}))
+    same = GOOD + f"applies_when:\n  {_UNKNOWN}\n  - {{if: host.is_image and len(packages.held) > 0, else: no}}\n"
+    fault = GOOD + f"applies_when:\n  {_UNKNOWN}\n  - {{if: params.value > 10, else: no}}\n"
+    fault = fault.replace('want:\n  - sysctl: vm.swappiness\n    at_most: "{{ params.value }}"\n', _FAULT)
+    for text in (same, fault):
+        (finding,) = evaluate(checked_rule(text, "memory-example.yaml"), facts, {"value": 10}).findings
+        assert (finding.verdict, finding.reason) == (Verdict.UNKNOWN, "needs root")
 
 
 def test_condition_that_cannot_be_worked_out_is_an_error_where_nothing_before_it_is_unknown():

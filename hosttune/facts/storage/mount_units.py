@@ -143,21 +143,18 @@ def device_wait(facts: Facts, source: str) -> str:
     """How long a boot waits for a device, as it is set here, or 90 s (systemd.unit(5), JobRunningTimeoutSec=;
     systemd-system.conf(5), DefaultDeviceTimeoutSec=).
     """
-    files, found = _read_unit_files(facts), ""
+    files, default = _read_device_wait(facts)
+    found = ""
     for place in files.drop_ins(unit_name(device_path(source), "device")):
         for _, _, key, given in parse_assignments(files.content(place)):
             found = given if key == "JobRunningTimeoutSec" else found
-    return found or _read_device_wait(facts)
+    return found or default
 
 
 @lru_cache(maxsize=1)  # each line of a device that is missing asks
-def _read_device_wait(facts: Facts) -> str:
-    return read_settings(facts.reader, "system.conf", "Manager").get("DefaultDeviceTimeoutSec", ("",))[0] or "90 s"
-
-
-@lru_cache(maxsize=1)
-def _read_unit_files(facts: Facts) -> UnitFiles:
-    return UnitFiles(facts.reader)
+def _read_device_wait(facts: Facts) -> tuple[UnitFiles, str]:
+    default = read_settings(facts.reader, "system.conf", "Manager").get("DefaultDeviceTimeoutSec", ("",))[0]
+    return UnitFiles(facts.reader), default or "90 s"
 
 
 def find_late(facts: Facts, names: Iterable[str], *, are_started: bool) -> str:
@@ -165,7 +162,7 @@ def find_late(facts: Facts, names: Iterable[str], *, are_started: bool) -> str:
     and before that target is a circle. A service is late unless it has DefaultDependencies=no (bootup(7),
     systemd.service(5)), and only counts if a boot starts it: for its own sake, or for that of the mount.
     """
-    files = _read_unit_files(facts)
+    files, _ = _read_device_wait(facts)
     for name in dict.fromkeys(names):
         if name in _AFTER_DISKS:
             return name
