@@ -34,7 +34,7 @@ from hosttune.choices.drivers.switches import POD_LOG, SERVICE
 from hosttune.choices.next_kernel import has_headers, repair_of_host, say_no_headers
 from hosttune.choices.own_kernel import are_headers_here
 from hosttune.facts import Facts
-from hosttune.facts.apt_decisions import nvidia_of_other_system
+from hosttune.facts.apt_decisions import archive_of_other_system
 from hosttune.facts.base import Fact, UnknownFact, attempt, make_unread
 from hosttune.facts.gpu.driver import INSTALLER_LOG
 from hosttune.facts.kernel.kernel import headers_for, is_of_proxmox
@@ -320,7 +320,7 @@ def _make_absent_state(facts: Facts, params: Mapping[str, Any]) -> DriverState:
         repair = repair_of_host(build, facts.kernel.release) or f"solve what {INSTALLER_LOG} says"
         again = f"{repair}\nrun that installer again\nor {way_out}"
         way_out = _OTHER_MANAGER if "vgpu" in error else again
-    if other := nvidia_of_other_system(facts):
+    if other := archive_of_other_system(facts):
         evidence, way_out = f"{evidence}; {other.what}", f"{other.undo}\n{way_out}"
     return DriverState("absent", is_fault=True, evidence=evidence, way_out=way_out, is_dead=True)
 

@@ -28,6 +28,7 @@ _NUMBER = regex(r"[a-z].*?-(\d{3})(?=-|$)")
 _CUDA = "/compute/cuda/repos/"
 _WITH_ARCHIVE = {"debian": "Debian", "ubuntu": "Ubuntu"}
 _CONFLICT = regex(r"Conflicting values set for option [\w-]{1,40} regarding source (\S{1,200})")
+_OF_DISTRIBUTION = regex(r"https?://(?:[\w-]{1,63}\.){0,4}(ubuntu|debian)\.(?:com/ubuntu|org/debian)(?![\w.])")
 _OF_SYSTEM = regex(rf"{_CUDA}(debian|ubuntu)(\d{{2,4}})/")
 _LOCAL_COPY = regex(
     r"\bfile:/[/\w.-]{0,200}cuda-repo-"
@@ -222,9 +223,9 @@ def way_to_sources(facts: Facts, words: str) -> str:
     return f"{mend}\nsudo apt-get update"
 
 
-def nvidia_of_other_system(facts: Facts) -> AptDecision | None:
-    """The line of NVIDIA's archive for another distribution than this one (ubuntu2204 on Debian): its driver needs
-    libraries that are not here, or that have other names. One for another release of the same distribution may do.
+def archive_of_other_system(facts: Facts) -> AptDecision | None:
+    """The line of another distribution's archive, or of NVIDIA's for it (ubuntu2204 on Debian): a driver from there
+    needs libraries that are not here, or that have other names. One for another release of this distribution may do.
     None also where sources cannot be read, and on a distribution of which NVIDIA has none."""
     try:
         own, sources = facts.os.id, facts.apt.sources
@@ -233,10 +234,12 @@ def nvidia_of_other_system(facts: Facts) -> AptDecision | None:
     if own not in _WITH_ARCHIVE:
         return None
     for source in sources:
-        match = _OF_SYSTEM.search(source.value) if any(site in source.value for site in NVIDIA_SITES) else None
+        of_nvidia = _OF_SYSTEM.search(source.value) if any(site in source.value for site in NVIDIA_SITES) else None
+        match = of_nvidia or _OF_DISTRIBUTION.match(source.value)
         if match and match[1] != own:
             system = _WITH_ARCHIVE[match[1]]
-            what = f"{source.place} has NVIDIA's archive for {system} ({source.value}), and this is {facts.os.name}"
+            whose = f"NVIDIA's archive for {system}" if of_nvidia else f"the archive of {system}"
+            what = f"{source.place} has {whose} ({source.value}), and this is {facts.os.name}"
             return AptDecision(what, "take that line out, as its driver does not fit, and sudo apt-get update")
     return None
 

@@ -125,6 +125,11 @@ def _without_flag(reader: Reader, dmi: Dmi) -> str:
     raise UnknownFact("there is neither SMBIOS nor a device tree")
 
 
+def is_tag_of_cloud(tag: str) -> bool:
+    """All machines of a cloud have this asset tag, so it is no serial number."""
+    return tag == _AZURE_ASSET_TAG or tag in dict(_CLOUD_VENDORS)
+
+
 def cloud_of(reader: Reader, dmi: Dmi) -> str:
     """The cloud: SMBIOS first, which no one configures, then cloud-init's finding (/run/cloud-init/cloud-id)."""
     tag = get_raw(dmi, "chassis_asset_tag")

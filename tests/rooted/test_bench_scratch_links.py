@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -62,3 +63,33 @@ def test_folder_of_a_user_and_a_link_of_roots_are_written_behind(places):
     with make_scratch(place, str(places / "state")) as (_, path):
         assert Path(path).parent == places / "eve/data"
     assert not list((places / "eve/data").iterdir())
+
+
+# A user takes the folder of a bench away, and mounts a file system there whose server answers nothing.
+MOUNTED_OVER = """
+import ctypes, os, sys
+from dataclasses import replace
+from hosttune.errors import HosttuneError
+from hosttune.measure.bench import scratch
+from hosttune.measure.bench.place import look_at
+data, where = sys.argv[1:]
+fuse = os.open("/dev/fuse", os.O_RDWR)
+place = replace(look_at(data), target=data)
+with scratch.make_scratch(place, where) as (fd, path):
+    os.rename(path, f"{data}/away")
+    os.mkdir(path)
+    options = f"fd={fuse},rootmode=40000,user_id=1003,group_id=1003,allow_other".encode()
+    assert ctypes.CDLL(None).mount(b"x", path.encode(), b"fuse.x", 6, options) == 0
+print(os.listdir(where))
+scratch._is_running = lambda mark: False
+(left,) = scratch.find_leftovers(where)
+print(left.path == path, scratch.clean(left, where), len(os.listdir(where)))
+"""
+
+
+def test_file_system_that_a_user_mounts_over_a_scratch_folder_is_not_asked(places):
+    words = ("unshare", "-m", "--propagation", "private", sys.executable, "-c", MOUNTED_OVER)
+    data, where = places / "eve/data", places / "state"
+    done = subprocess.run((*words, str(data), str(where)), capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith("True False 1\n")  # its note stays: the mount may go

@@ -90,9 +90,11 @@ def test_own_checkout_keeps_the_file_and_builds_it_anew_when_a_source_changes(bu
     (checkout / "hosttune/a.py").write_text("22")
     assert Path(bundle.built(str(checkout), "pyz")).read_text() == "22"
     assert not (tmp_path / "cache").exists()
+    # who may read it could lock it, and each play would wait
+    assert stat.S_IMODE((checkout / "build/hosttune.pyz.held").stat().st_mode) == 0o600
 
 
-@pytest.mark.parametrize("held", [".", "build", "build/hosttune.pyz.lock", "build/hosttune.pyz.stamp"])
+@pytest.mark.parametrize("held", [".", "build", "build/hosttune.pyz.held", "build/hosttune.pyz.stamp"])
 def test_checkout_of_somebody_else_builds_into_the_cache_of_this_user(bundle, checkout, tmp_path, monkeypatch, held):
     if held != ".":
         bundle.built(str(checkout), "pyz")

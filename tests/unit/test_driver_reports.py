@@ -269,3 +269,13 @@ def test_libraries_that_no_name_gives_to_the_driver_go_with_it():
     way = by_name(facts)["unsupported GPU"].way_out
     assert "sudo apt-get purge libcuda1 nvidia-driver\n" in way
     assert f"Debian's own nvidia-driver {old} drives these GPUs" in way
+
+
+@pytest.mark.parametrize("more", [{}, {**BY_RUNFILE, "userspace_version": "470.256.02"}])
+def test_cards_that_no_supported_branch_drives_keep_the_last_one_that_does(more):
+    """pop-os/nvidia-graphics-drivers-470 issue 18: a GT 640 (Kepler)."""
+    old = {"branch": "470", "name": "470", "loaded_version": "470.256.02", "is_open": False, "modules": ()}
+    way = by_name(host(**old | more, generations=("kepler",)))["outdated branch"].way_out
+    assert way.startswith("no supported branch drives kepler: keep this one")
+    newer = by_name(host(**old | more, generations=("maxwell",)))["outdated branch"].way_out
+    assert "keep this one" not in newer

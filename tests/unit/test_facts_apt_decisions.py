@@ -6,12 +6,12 @@ import pytest
 
 from hosttune.facts import Facts
 from hosttune.facts.apt_decisions import (
+    archive_of_other_system,
     decisions_about,
     decisions_about_offer,
     join_decisions,
     nvidia_local_copy,
     nvidia_of_other_release,
-    nvidia_of_other_system,
     nvidia_switched_off,
     pin_on,
 )
@@ -266,11 +266,32 @@ def test_archive_of_nvidia_for_another_distribution_is_named_with_its_line(relea
     archive = f"https://developer.download.nvidia.com/compute/cuda/repos/{repository}/x86_64/ /"
     path = "/etc/apt/sources.list.d/cuda.list"
     facts = Facts(FakeReader(files={"/etc/os-release": release, path: f"# NVIDIA\ndeb [signed-by=/k.gpg] {archive}\n"}))
-    found = nvidia_of_other_system(facts)
+    found = archive_of_other_system(facts)
     assert bool(found) is is_other
     if found:
         assert f"{path}:2 has NVIDIA's archive for {'Ubuntu' if 'ubuntu' in repository else 'Debian'}" in found.what
         assert "take that line out" in found.undo
+
+
+@pytest.mark.parametrize(
+    ("release", "archive", "is_other"),
+    [
+        ("ID=debian\n", "http://archive.ubuntu.com/ubuntu noble main restricted", True),
+        ("ID=debian\n", "https://de.archive.ubuntu.com/ubuntu/ noble main", True),
+        ("ID=ubuntu\n", "http://deb.debian.org/debian trixie main", True),
+        ("ID=ubuntu\n", "http://security.debian.org/debian-security trixie-security main", True),
+        ("ID=debian\n", "http://deb.debian.org/debian trixie main", False),
+        ("ID=ubuntu\n", "http://archive.ubuntu.com/ubuntu noble main", False),
+        ("ID=debian\n", "https://download.example.com/ubuntu.com/ubuntu noble main", False),
+        ("ID=linuxmint\nID_LIKE=ubuntu\n", "http://deb.debian.org/debian trixie main", False),
+    ],
+)
+def test_archive_of_another_distribution_is_named_with_its_line(release, archive, is_other):
+    """k4yt3x/video2x issue 1029: Debian 11 with Ubuntu's archive, whose libraries need a newer libc6."""
+    files = {"/etc/os-release": release, "/etc/apt/sources.list": f"deb {archive}\n"}
+    found = archive_of_other_system(Facts(FakeReader(files=files)))
+    assert bool(found) is is_other
+    assert not found or found.what.startswith("/etc/apt/sources.list:1 has the archive of ")
 
 
 @pytest.mark.parametrize(

@@ -89,3 +89,19 @@ def test_record_leaves_out_the_longest_listing_rather_than_be_longer_than_its_re
     monkeypatch.setattr(record_encode, "LIMIT", 1000)
     with pytest.raises(HosttuneError, match="larger"):
         record_text(take_record(host, lambda door: door.list("/etc"), share=False, tool_version="0"))
+
+
+@pytest.mark.parametrize(
+    ("tag", "kept"),
+    [
+        ("7783-7084-3265-9085-8269-3286-77", "7783-7084-3265-9085-8269-3286-77"),
+        ("OracleCloud.com", "OracleCloud.com"),
+        ("OracleCloud.com 4711", "(masked)"),
+        ("CZJ1234567", "(masked)"),
+    ],
+)
+def test_asset_tag_stays_in_a_record_where_it_names_a_cloud_and_is_no_serial_number(tag, kept):
+    path = "/sys/class/dmi/id/chassis_asset_tag"
+    host = FakeReader(files={path: f"{tag}\n"})
+    data = take_record(host, lambda door: door.read(path), share=True, tool_version="0")
+    assert data["files"][path].strip() == kept

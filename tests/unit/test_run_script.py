@@ -360,15 +360,22 @@ def test_run_read_only_checkout_says_that_it_is(tmp_path: Path):
 
 def test_run_checkout_of_somebody_else_says_so(bare: Checkout):
     bare.flag("has-venv")
-    bare.root.joinpath(".run.lock").mkdir()  # as little to be written as a file of somebody else
+    bare.root.joinpath(".setup.lock").mkdir()  # as little to be written as a file of somebody else
     done = bare.run("check")
     assert done.returncode == 2
     assert "start once as its owner" in done.stderr
 
 
+def test_run_no_other_user_can_hold_its_lock(bare: Checkout):
+    """flock(2) asks only for a descriptor, so who may read the file may keep each start waiting."""
+    bare.flag("has-venv")
+    assert bare.run("check").returncode == 0
+    assert stat.S_IMODE((bare.root / ".setup.lock").stat().st_mode) == 0o600
+
+
 def test_run_second_start_waits_for_the_first_and_does_not_install_twice(bare: Checkout):
     bare.flag("has-venv")
-    lock = bare.root / ".run.lock"
+    lock = bare.root / ".setup.lock"
     with lock.open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         argv = [str(bare.root / "run"), "check"]

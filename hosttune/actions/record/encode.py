@@ -17,6 +17,7 @@ from hosttune.facts.memory import memory_modules
 from hosttune.facts.storage import pools, storage_log
 from hosttune.facts.storage.ageing_text import LOCAL_PROGRAMS
 from hosttune.facts.storage.crypttab import PATH as CRYPTTAB
+from hosttune.facts.virtualization import is_tag_of_cloud
 from hosttune.host.door import Completed, Process, Space, Stat, Usage, source_of
 from hosttune.host.masking.command_secrets import MASK
 from hosttune.host.masking.redact import Redactor, find_people, find_places, find_serials
@@ -206,7 +207,10 @@ class _Encoder:
         return encode_bytes(kept.encode("utf-8", "surrogateescape")) if isinstance(kept, str) else kept
 
     def _mask(self, path: str, content: bytes) -> str:
-        """Of disks it is kept which are the same, not what they are: a copy of a disk is another one."""
+        """Of disks it is kept which are the same, not what they are: a copy of a disk is another one. An asset tag that
+        names a cloud stays: it is all that tells some clouds."""
+        if path.endswith("/chassis_asset_tag") and is_tag_of_cloud(tag := _encode_text(content).strip()):
+            return tag
         if path.endswith("/dm/uuid"):
             return mask_mapper_uuid(_encode_text(content))
         if not path.startswith(_BLOCK):

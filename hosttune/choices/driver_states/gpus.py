@@ -275,10 +275,14 @@ def tell_of_undriven(facts: Facts) -> StateText | None:
         return None
     if state := without_room(facts):
         return state
-    return (
-        f"no driver holds the GPU at {', '.join(slots)}, while nvidia holds others",
-        f"see why: {KERNEL_LOG}\n{REBOOT}",
-    )
+    models = {get_raw(gpu, "device_id") for gpu in facts.gpus.devices if gpu.slot in slots}
+    others = sum(gpu.driver == "nvidia" for gpu in facts.gpus.devices if get_raw(gpu, "device_id") in models)
+    evidence = f"no driver holds the GPU at {', '.join(slots)}, while nvidia holds others"
+    if not others:
+        return evidence, f"see why: {KERNEL_LOG}\n{REBOOT}"
+    # What the kernel log calls not supported was not read from the board (NVIDIA/aicr issue 1858).
+    evidence += f", {others} of its model: so the driver is the right one, and this GPU did not start"
+    return evidence, f"see why: {KERNEL_LOG}\n{way_of(('RESTART_BM',), slots[0], find_place(facts.reader, facts))}"
 
 
 def without_room(facts: Facts) -> StateText | None:

@@ -9,7 +9,7 @@ from hosttune.choices.dpkg_stop import Cause, find_stop, say_why
 from hosttune.choices.driver_states.branch_moves import list_offers
 from hosttune.choices.driver_states.modules import leaves_none
 from hosttune.choices.driver_states.state import RUNFILE, ByPolicy, StateText, is_node, switch, uninstall, vendor_of
-from hosttune.choices.drivers.branch import describe_last, stale_note, supported_branches, why_over
+from hosttune.choices.drivers.branch import describe_last, left_behind, stale_note, supported_branches, why_over
 from hosttune.choices.drivers.branch_offers import offers_within
 from hosttune.choices.drivers.components import fabric_packages, list_managers
 from hosttune.choices.drivers.switches import has_switches
@@ -157,7 +157,14 @@ def tell_of_outdated(facts: Facts) -> StateText | None:
             evidence,
             f"name the branch: sudo apt-get install {join(real)} && sudo apt-get remove {join(driver.transitional)}",
         )
-    return evidence, switch(facts, "a supported branch", when="at a maintenance")
+    return evidence, _keep_until_replaced(facts) or switch(facts, "a supported branch", when="at a maintenance")
+
+
+def _keep_until_replaced(facts: Facts) -> str:
+    if not (left := left_behind(facts)):
+        return ""
+    keep = "keep this one, and a kernel that it builds for, until the cards are replaced"
+    return f"no supported branch drives {', '.join(left)}: {keep}"
 
 
 def _outdated_without_packages(facts: Facts) -> StateText | None:
@@ -169,6 +176,8 @@ def _outdated_without_packages(facts: Facts) -> StateText | None:
     evidence = "; ".join(part for part in (over, stale_note(facts)) if part)
     if vendor_of(facts) or is_node(facts):
         return evidence, switch(facts, "a supported branch", when="at a maintenance")
+    if keep := _keep_until_replaced(facts):
+        return evidence, keep
     if not driver.runfile:
         return evidence, "a supported branch, at a maintenance, in the way that this driver came\nreboot"
     fit = _join_branches(supported_branches(facts))

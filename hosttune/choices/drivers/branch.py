@@ -98,6 +98,16 @@ def supported_branches(facts: Facts, installed: int = 0) -> list[int]:
     )
 
 
+def left_behind(facts: Facts) -> tuple[str, ...]:
+    """The generations here that no supported branch drives, as Kepler since 470 has ended; none by an old table. What
+    a branch has dropped no later one takes up again, whatever is not known of it."""
+    month = facts.branches.month(facts.reader.now())
+    rows = [one for one in facts.branches.rows.values() if one.first and not one.is_over(month)]
+    if not rows or month > facts.branches.good_until:
+        return ()
+    return tuple(one for one in facts.gpus.generations if all(row.drives(one) is False for row in rows))
+
+
 def stale_note(facts: Facts) -> str:
     """A sentence where the package's table is past its date and apt's lists do not tell either; else empty."""
     table = facts.branches

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 SERVICE = FABRIC_MANAGER
 LOG = f"sudo journalctl -b -u {SERVICE}, and /var/log/fabricmanager.log"
 
+_LINKS_OFF = "echo 'options nvidia NVreg_NvLinkDisable=1' | sudo tee /etc/modprobe.d/nvidia-nvlink.conf"
 _AT_BOOT = "/etc/modules-load.d/nvlink-fabric.conf"
 # NVIDIA, GPU Operator documentation: names of the daemon set, of its container and of the namespace by default.
 POD_LOG = "kubectl -n gpu-operator logs -c nvidia-driver-ctr"
@@ -82,6 +83,8 @@ def way_into_fabric(facts: Facts, *, is_run_here: bool) -> str:
     if unit.exists if isinstance(unit, Unit) else is_run_here:
         return f"{first}read why: {LOG}\nsudo systemctl restart {SERVICE}\n{reset_all(facts)}"
     if facts.host.is_vm and not is_run_here:
+        if len(facts.gpus.devices) == 1:
+            first += f"one GPU by itself needs no NVLinks, so leave them off: {_LINKS_OFF}\nreboot: sudo reboot\n"
         return (
             f"{first}if your provider's guide has Fabric Manager in the virtual machine, start it\n"
             "if not, stop and start the machine, so that it comes up elsewhere\nreport it to your provider"

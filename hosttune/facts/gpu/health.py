@@ -88,6 +88,7 @@ _TIMEOUT_S = 30.0
 _MICROSECONDS = 1e6
 _BUSY_PERCENT = 90  # of the time a kernel runs
 _HOUR_S, _DAY_S = 3600, 86400
+_CONTAINED = 94  # of the Xid
 _UNCORRECTED = "ecc.errors.uncorrected.volatile.total"
 _RETIREMENTS = frozenset({63, 64})
 _MOST_REFUSALS = 4  # each costs one more run of nvidia-smi
@@ -184,20 +185,27 @@ class GpuHealth(Fact):
         return tuple(found) or (("RESET_GPU",) if isinstance(count, int) and count > 0 else ())
 
     @property
-    def are_errors_remapped(self) -> bool:
-        """Its uncorrected memory errors have new rows already, and the driver asks for no recovery. False where one of
-        these answers is missing.
+    def errors_settled(self) -> str:
+        """Why its uncorrected memory errors ask for nothing now, a phrase: they have new rows already, or the driver
+        contained them (Xid 94), and it asks for no recovery. Empty where one of these answers is missing.
 
         Rows are counted over the GPU's life, so all errors of its life are held against them: a new one in the SRAM,
         which has no rows, is one more than there are rows. Fewer errors than since the load were cleared by a person.
         """
-        lost, new, ever = (
-            get_raw(self, name) for name in ("rows_lost", "uncorrected_volatile", "uncorrected_aggregate")
+        lost, new, ever, errors = (
+            get_raw(self, name) for name in ("rows_lost", "uncorrected_volatile", "uncorrected_aggregate", "errors")
         )
         is_done = get_raw(self, "retirement_pending") is False and get_raw(self, "remap_failed") is False
-        if not (isinstance(lost, int) and isinstance(new, int) and isinstance(ever, int)):
-            return False
-        return is_done and 0 < new <= lost and ever <= lost and get_raw(self, "recovery_action") == "None"
+        if not is_done or get_raw(self, "recovery_action") != "None":
+            return ""
+        if not (isinstance(lost, int) and isinstance(new, int) and isinstance(ever, int)) or new <= 0:
+            return ""
+        if max(new, ever) <= lost:
+            return "whose rows are remapped already"
+        found = errors if isinstance(errors, tuple) else ()
+        contained = sum(one.count for one in found if one.number == _CONTAINED and not one.is_often)
+        is_all = new <= contained and not any(one.is_reported for one in found)
+        return "which the driver contained (Xid 94)" if is_all else ""
 
     @property
     def correction_rate(self) -> str:
@@ -623,7 +631,9 @@ def _make_gpu(slot: str, sources: _Sources) -> GpuHealth:
         silence=lazy(sources.silence, slot),
         silence_way_out=lazy(sources.silence_way_out, slot),
         way_out=lazy(lambda: way_of(found.actions, slot, sources.place())),
-        waived_way_out=lazy(lambda: way_of(("WATCH",), slot, sources.place())),
+        waived_way_out=lazy(  # a reset that is due for another reason is the way out of this, too
+            lambda: "" if get_raw(found, "retirement_pending") is True else way_of(("WATCH",), slot, sources.place())
+        ),
         reset_way_out=lazy(lambda: reset_idle(slot, sources.place())),
         suspect_way_out=lazy(lambda: way_of(("SUSPECT_BOARD",), slot, sources.place())),
         model=lazy(lambda: gpu.device_id if gpu else ""),

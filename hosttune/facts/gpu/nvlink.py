@@ -46,7 +46,8 @@ _NO_LINKS = regex(r"\s*Device does not have or support Nvlink\s*", re.IGNORECASE
 _IN_MIG = regex(r"\s*Nvlink queries are not supported .*", re.IGNORECASE)
 _SOUND = 0.97  # of the speed of a link: it is rounded
 _DISABLED = "NVreg_NvLinkDisable"
-_APART = frozenset({"not started", "in progress"})  # nvmlGpuFabricState_t; a GPU without a fabric says Not Supported
+_ASKED = "in progress"
+_APART = frozenset({"not started", _ASKED})  # nvmlGpuFabricState_t; a GPU without a fabric says Not Supported
 
 
 @frozen
@@ -323,9 +324,11 @@ def _make_gpu(facts: Facts, name: str, model: str, links: Links, boards: _Boards
         return lacking
 
     def awaits_fabric() -> bool:
-        """One GPU in a virtual machine may have been lent without its links: it has no fabric to join."""
+        """One GPU in a virtual machine may have been lent without its links: it has no fabric to join, unless it has
+        asked to be taken in (civo/docs pull request 213, huggingface_hub issue 4134: CUDA says error 802 then)."""
         one = health()
-        return _is_apart(one.fabric_state if one else "") and (len(facts.gpus.devices) > 1 or up() > 0)
+        state = one.fabric_state if one else ""
+        return _is_apart(state) and (len(facts.gpus.devices) > 1 or state.lower() == _ASKED or up() > 0)
 
     return NvlinkGpu(
         slot=name,

@@ -1,8 +1,9 @@
 """What this container or Slurm job may use of its host, seen from inside: by the process that asks.
 
-Sources: proc_pid_status(5) (Cpus_allowed_list), cgroups(7), cpu.max, memory.max and memory.high
-(Documentation/admin-guide/cgroup-v2.rst), cpu.cfs_quota_us (scheduler/sched-bwc.rst), memory.limit_in_bytes
-(cgroup-v1/memory.rst), getrlimit(2). os.cpu_count() of Python counts the CPUs on line, whatever of them may be used.
+Sources: proc_pid_status(5) (Cpus_allowed_list), cgroups(7), cpu.max, memory.max, memory.high and memory.events
+(Documentation/admin-guide/cgroup-v2.rst), cpu.cfs_quota_us (scheduler/sched-bwc.rst), memory.limit_in_bytes and
+memory.oom_control (cgroup-v1/memory.rst), getrlimit(2). os.cpu_count() of Python counts the CPUs on line, whatever of
+them may be used.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ class Confines(Fact):
     counted_cpus: int  # what os.cpu_count() says
     quota: str  # the file of the quota, where that decides; empty where the affinity does
     memory_bytes: int  # the tightest limit of the control groups; 0 without one
+    memory_kills: int  # processes that the kernel has killed in the group of that limit, which holds this one
     nofile: int  # open files, the soft limit
     memlock: int  # bytes of locked memory, the soft limit
     has_rdma: bool  # devices of InfiniBand or RoCE can be opened here
@@ -61,13 +63,15 @@ class Confines(Fact):
 
 def collect(reader: Reader, facts: Facts) -> Confines:
     room = make_shared(_find_cpus, reader)
+    memory = make_shared(_find_memory, reader)
     limits = make_shared(lambda: parse_or_unknown(parse_limits, require_known(read_text(reader, _LIMITS), _LIMITS)))
     return Confines(
         by=lazy(_find_manager, reader, facts),
         cpus=lazy(lambda: room()[0]),
         counted_cpus=lazy(lambda: facts.cpu.threads),
         quota=lazy(lambda: room()[1]),
-        memory_bytes=lazy(_find_memory, reader),
+        memory_bytes=lazy(lambda: memory()[0]),
+        memory_kills=lazy(lambda: memory()[1]),
         nofile=lazy(lambda: limits()["Max open files"][0]),
         memlock=lazy(lambda: limits()["Max locked memory"][0]),
         has_rdma=lazy(is_there, reader, "/dev/infiniband"),
@@ -89,9 +93,15 @@ def _find_cpus(reader: Reader) -> tuple[float, str]:
     return (quota.cpus, quota.path) if quota and quota.cpus < allowed else (float(allowed), "")
 
 
-def _find_memory(reader: Reader) -> int:
+def _find_memory(reader: Reader) -> tuple[int, int]:
+    """The limit, and kills where it is set: version 2 counts there what was killed in all groups below, too."""
     is_v1, folders = group_folders(reader, "self", "memory")
     names = ("memory.limit_in_bytes",) if is_v1 else ("memory.max", "memory.high")
-    words = (read_line(reader, f"{folder}/{name}") for folder in folders for name in names)
-    limits = [parse_digits(word, _ENDLESS) for word in words if word is not ABSENT]
-    return min((limit for limit in limits if limit < _ENDLESS), default=0)
+    words = ((read_line(reader, f"{folder}/{name}"), folder) for folder in folders for name in names)
+    limits = [(parse_digits(word, _ENDLESS), folder) for word, folder in words if word is not ABSENT]
+    limit, folder = min(limits, default=(_ENDLESS, ""), key=lambda one: one[0])
+    if limit >= _ENDLESS:
+        return 0, 0
+    events = if_absent(read_text(reader, f"{folder}/{'memory.oom_control' if is_v1 else 'memory.events'}"), "")
+    kills = [line.split()[-1] for line in events.splitlines() if line.startswith("oom_kill ")]
+    return limit, parse_digits(kills[0], 0) if kills else 0

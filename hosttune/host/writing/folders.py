@@ -40,7 +40,7 @@ def opened_place(root: str, path: str, *, make: int | None = None) -> Iterator[F
     """
     if not is_plain(path):
         raise Refused(f"not an absolute path: {path!r}")
-    with walk(root, path, mounters=_WritersMounters()) as found:
+    with walk(root, path, mounters=WritersMounters()) as found:
         _refuse_dangling(found, path)
         _refuse_untrusted(found, root)
         if not found.missing and not found.name:
@@ -65,7 +65,7 @@ def opened_parent(root: str, path: str) -> Iterator[tuple[int, str]]:
     if not is_plain(path) or name in ("", ".", ".."):
         raise Refused(f"not an absolute path of a folder: {path!r}")
     try:
-        with walk(root, above or "/", mounters=_WritersMounters()) as found:
+        with walk(root, above or "/", mounters=WritersMounters()) as found:
             if found.missing or found.name:
                 raise Refused(f"{above} is not a folder")
             if found.canonical != (above or "/"):
@@ -93,7 +93,7 @@ def opened_entry(
     above, _, name = path.rpartition("/")
     if not is_plain(path) or name in ("", ".", ".."):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
-    with walk(root, above or "/", mounters=_WritersMounters(owner)) as found:
+    with walk(root, above or "/", mounters=WritersMounters(owner)) as found:
         _refuse_dangling(found, path)
         if found.name or (found.missing and make is None):
             number = errno.ENOTDIR if found.name else errno.ENOENT
@@ -149,14 +149,10 @@ def _make_in(folder: int, name: str, mode: int) -> int:
     left as it is, and a mount is not asked for anything. Raises Refused, OSError.
     """
     os.mkdir(name, mode, dir_fd=folder)
+    inner = open_in(folder, name)
     exchanged = Refused(f"{name} was exchanged for another folder as soon as it was made")
-    place = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
-    try:
-        if mount_id(place) != mount_id(folder):
-            raise exchanged
-        inner = os.open(".", _FOLDER, dir_fd=place)
-    finally:
-        close(place)
+    if inner is None:
+        raise exchanged
     try:
         if os.fstat(inner).st_uid != os.geteuid() or names_in(inner, 1)[0]:
             raise exchanged
@@ -166,6 +162,17 @@ def _make_in(folder: int, name: str, mode: int) -> int:
         close(inner)
         raise
     return inner
+
+
+def open_in(folder: int, name: str) -> int | None:
+    """A descriptor of a folder in an open one; None where something is mounted there, which is not asked for anything:
+    the server of a user may never answer. Raises OSError.
+    """
+    place = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        return os.open(".", _FOLDER, dir_fd=place) if mount_id(place) == mount_id(folder) else None
+    finally:
+        close(place)
 
 
 def _refuse_untrusted(found: ResolvedPath, root: str, *, is_output: bool = False, owner: int = 0) -> None:
@@ -204,7 +211,7 @@ def _name_writer(owner: int) -> str:
     return f"uid {owner}" if owner else "root"
 
 
-class _WritersMounters(Mounters):
+class WritersMounters(Mounters):
     """Refuses a file system that a user mounted before it is asked for anything. Its server may never answer, not even
     fstat(2), and no signal ends that wait. The mount table tells who mounted it (proc_pid_fdinfo(5), mnt_id).
     """
@@ -232,7 +239,7 @@ def stat_entry(folder: int, name: str, owner: int = 0) -> os.stat_result:
     """
     place = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
     try:
-        mounters = _WritersMounters(owner)
+        mounters = WritersMounters(owner)
         mounters.look(folder)
         return mounters.look(place)
     finally:

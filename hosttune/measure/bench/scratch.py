@@ -10,6 +10,7 @@ that it is made in is the one that was looked at, and root reaches it by no link
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -21,6 +22,7 @@ from hosttune.errors import HosttuneError
 from hosttune.frozen import frozen
 from hosttune.host.reading.bounded import head_of, head_text
 from hosttune.host.reading.paths import inode_of, link_of_user, walk
+from hosttune.host.writing.folders import WritersMounters, open_in
 from hosttune.measure.bench import state
 from hosttune.measure.bench.place import Place
 from hosttune.measure.bench.signals import hold_back_signals
@@ -29,7 +31,6 @@ PREFIX = ".hosttune-bench-"
 MARK = "mark.json"
 NOTE = "scratch-"
 _FORMAT = 1
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
@@ -85,7 +86,7 @@ def make_scratch(place: Place, where: str = "") -> Iterator[tuple[int, str]]:
             if fd >= 0:
                 _empty_folder(fd)
                 _remove_folder(parent, name, fd)
-            if not os.path.lexists(mark.path):
+            if not _is_there(parent, name):
                 state.remove(note, where)
 
 
@@ -97,13 +98,13 @@ def _close(fd: int) -> None:
 def _make_folder(parent: int, name: str, mark: ScratchMark) -> int:
     try:
         os.mkdir(name, 0o700, dir_fd=parent)
-        fd = os.open(name, _FOLDER, dir_fd=parent)
+        fd = open_in(parent, name)
     except OSError as error:
         raise HosttuneError(f"{mark.path} cannot be made: {error.strerror}") from error
     # The owner of the folder above may have put another one there since: their own, a mount that says it is ours, or
     # one with things in it.
-    if not _is_private(fd) or _mount_id(fd) != _mount_id(parent) or os.listdir(fd):
-        os.close(fd)
+    if fd is None or not _is_private(fd) or os.listdir(fd):
+        _close(-1 if fd is None else fd)
         raise HosttuneError(f"{mark.path} was exchanged for another folder while it was made")
     return fd
 
@@ -121,11 +122,14 @@ def find_leftovers(where: str = "") -> tuple[Leftover, ...]:
         mark = _parse_mark(state.load(name, where))
         if mark is None or _is_running(mark):
             continue
-        fd = _opened_leftover(mark)
-        if fd is None:
+        try:
+            with _opened_leftover(mark):
+                pass
+        except FileNotFoundError:
             state.remove(name, where)
             continue
-        os.close(fd)
+        except HosttuneError:  # a user has mounted something on the way: it may come back
+            pass
         found.append(Leftover(name, mark.path))
     return tuple(found)
 
@@ -135,20 +139,14 @@ def clean(leftover: Leftover, where: str = "") -> bool:
     mark = _parse_mark(state.load(leftover.name, where))
     if mark is None or _is_running(mark):
         return False
-    fd = _opened_leftover(mark)
-    if fd is None:
-        return False
-    above, name = os.path.split(mark.path)
+    name = os.path.basename(mark.path)
     try:
-        parent = os.open(above, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
+        with _opened_leftover(mark) as (parent, fd):
             _empty_folder(fd)
             _remove_folder(parent, name, fd)
-        finally:
-            os.close(parent)
-    finally:
-        os.close(fd)
-    if os.path.lexists(mark.path):
+            if _is_there(parent, name):
+                return False
+    except (FileNotFoundError, HosttuneError):
         return False
     state.remove(leftover.name, where)
     return True
@@ -216,21 +214,42 @@ def _is_running(mark: ScratchMark) -> bool:
     return mark.boot_id == _boot_id() and bool(mark.started) and _read_start(mark.pid) == mark.started
 
 
-def _opened_leftover(mark: ScratchMark) -> int | None:
-    """A descriptor of the folder of a mark; None where it is not there, not ours, or held by a running bench.
+@contextmanager
+def _opened_leftover(mark: ScratchMark) -> Iterator[tuple[int, int]]:
+    """The folder above that of a mark, and that one, open. Raises FileNotFoundError where it is not there, not ours, or
+    held by a running bench; HosttuneError where a user has mounted something on the way, which is not asked.
 
     The process of the mark may live in another process namespace, so its lock is asked as well.
     """
-    if not os.path.basename(mark.path).startswith(PREFIX):
-        return None
+    above, name = os.path.split(mark.path)
+    gone = FileNotFoundError(mark.path)
+    if not name.startswith(PREFIX):
+        raise gone
     try:
-        fd = os.open(mark.path, _FOLDER)
-    except OSError:
-        return None
-    if _is_private(fd) and _is_marked(fd, mark):
-        return fd
-    os.close(fd)
-    return None
+        with walk("/", above, mounters=WritersMounters()) as found:
+            if found.missing or found.name:
+                raise gone
+            parent = found.parent
+            fd = open_in(parent, name)
+            if fd is None:
+                raise HosttuneError(f"{mark.path}: something is mounted there")
+            try:
+                if not _is_private(fd) or not _is_marked(fd, mark):
+                    raise gone
+                yield parent, fd
+            finally:
+                os.close(fd)
+    except OSError as error:
+        raise gone from error
+
+
+def _is_there(folder: int, name: str) -> bool:
+    """Whether an open folder has this name. What may be mounted there is not asked."""
+    try:
+        os.close(os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder))
+    except OSError as error:
+        return error.errno != errno.ENOENT
+    return True
 
 
 def _is_marked(folder: int, mark: ScratchMark) -> bool:
@@ -280,10 +299,14 @@ def _empty_folder(folder: int) -> None:
 def _remove_folder(parent: int, name: str, fd: int) -> None:
     """Remove the emptied folder, if it still has its name."""
     with suppress(OSError):
-        there = os.stat(name, dir_fd=parent, follow_symlinks=False)
-        ours = os.fstat(fd)
-        if (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino):
-            os.rmdir(name, dir_fd=parent)
+        there = open_in(parent, name)
+        if there is None:
+            return
+        try:
+            if os.path.sameopenfile(there, fd):
+                os.rmdir(name, dir_fd=parent)
+        finally:
+            os.close(there)
 
 
 def _boot_id() -> str:

@@ -68,6 +68,7 @@ _CHECKS = {"ext": "e2fsck -n", "xfs": "xfs_repair -n", "btr": "btrfs check --rea
 _NO_FORMAT = regex(r"enable quota tracking \(type=\d, err=-3[,)]")  # ESRCH of dquot_load_quota_sb()
 _SAYS_SUCCESS = frozenset({"ext2", "ext3", "ext4", "xfs"})
 _TIMED_OUT = "Mounting timed out"  # systemd, src/core/mount.c
+_ANSWERS = "see whether its server answers now: ping -c 3 {}"
 _GIVEN_UP = "/start failed with result 'dependency'"
 _NO_REASON = "bad superblock"  # libmount, of each EINVAL
 _NO_PROJECT = (
@@ -228,13 +229,16 @@ class MountCauses:
     def _of_timeout(self, entry: FstabEntry) -> MountCause:
         """A mount that took longer than systemd lets it: the log of a large file system, or the checks of a btrfs."""
         name = unit_name(entry.path or entry.target)
-        if name not in self._failed or is_remote_to_systemd(entry.fstype, frozenset(entry.options)):
+        if name not in self._failed:
             return MountCause()
         is_timeout = self._failed[name].get("Result") == "timeout"
         if not is_timeout and not any(_TIMED_OUT in one for one in self._read_words(name)):
             return MountCause()
         given = [one.partition("=")[2] for one in entry.options if one.startswith("x-systemd.mount-timeout=")]
-        sentence = f"was still being mounted after {given[-1] if given else '90 s'}, and systemd ended that"
+        after = clean(given[-1]) if given else "90 s"
+        if needs_network(name_effective_type(entry.fstype, entry.source)):
+            return MountCause(f"got no answer from its server within {after}", self._todo_of_server(entry, _ANSWERS))
+        sentence = f"was still being mounted after {after}, and systemd ended that"
         longer = "x-systemd.mount-timeout=30min in its options" if entry.file == PATH else "TimeoutSec=30min in [Mount]"
         return MountCause(
             sentence, f"mount it now, which may take minutes: {mount_command(entry)}\nfor the next boot: {longer}"
@@ -252,20 +256,22 @@ class MountCauses:
         said = next((one for one in reversed(words) if _SAID.match(one)), "")
         if not said:
             return MountCause()
-        server = entry.source.removeprefix("//").partition(":/")[0].partition("/")[0].strip("[]")
         todo = f"then mount it: {mount_command(entry)}"
         is_far = needs_network(name_effective_type(entry.fstype, entry.source))
         if is_far and _UNNAMED.search(said):
-            todo = f"see whether its name resolves now: getent hosts {quote(server)}\n"
+            todo = self._todo_of_server(entry, "see whether its name resolves now: getent hosts {}")
         elif is_far and _FAR.search(said):
-            todo = f"see whether its server answers now: ping -c 3 {quote(server)}\n"
+            todo = self._todo_of_server(entry, _ANSWERS)
         elif _NO_REASON in said and "prjquota" in entry.options and entry.fstype == "ext4":
             todo = join_steps((_NO_PROJECT.format(quote(device_path(entry.source))), todo))
         elif _NO_REASON in said:
             todo = join_steps(("see what the kernel said of it: sudo dmesg", todo))
-        if todo.startswith("see whether"):
-            todo += (_LATER if entry.file == PATH else _LATER_UNIT).format(mount_command(entry))
         return MountCause(f"failed in this boot with `{clean(said[:_LONGEST_WORDS])}`", todo)
+
+    def _todo_of_server(self, entry: FstabEntry, look: str) -> str:
+        server = entry.source.removeprefix("//").partition(":/")[0].partition("/")[0].strip("[]")
+        later = (_LATER if entry.file == PATH else _LATER_UNIT).format(mount_command(entry))
+        return join_steps((look.format(quote(server)), later))
 
     def _of_log(self, entry: FstabEntry) -> MountCause:
         """What the kernel logged of the device, or of an option that this line has."""

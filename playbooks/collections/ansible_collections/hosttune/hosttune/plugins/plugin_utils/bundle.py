@@ -18,7 +18,7 @@ COLLECTION = os.path.realpath(os.path.join(os.path.dirname(__file__), "..", ".."
 PACKAGING = os.path.join("playbooks", "packaging")
 SOURCES = ("hosttune", "templates", PACKAGING)
 ALONE = ("pyproject.toml", "CHANGELOG.md")  # the package holds the second
-HELD = ("lock", "stamp")  # what is written beside the file
+HELD = ("held", "stamp")  # what is written beside the file
 SETUP_S = 900
 CACHE_HINT = "name a folder of yours: XDG_CACHE_HOME=DIR, or a file: -e hosttune_bundle=FILE"
 
@@ -55,7 +55,8 @@ def built(checkout, kind):
     os.makedirs(folder, exist_ok=True)
     target = os.path.join(folder, "hosttune." + kind)
     stamp = target + ".stamp"
-    with open(target + ".lock", "a", encoding="utf-8") as lock:
+    # For this user only, from the first moment: who may read a file may lock it, for as long as they like.
+    with open(target + ".held", "a", encoding="utf-8", opener=_open_private) as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # Ansible's forks ask at once
         now = fingerprint(checkout)
         if os.path.isfile(target) and _text(stamp) == now:
@@ -66,6 +67,10 @@ def built(checkout, kind):
         with open(stamp, "w", encoding="utf-8") as file:
             file.write(now)
     return target
+
+
+def _open_private(path, flags):
+    return os.open(path, flags, 0o600)
 
 
 def _set_up(checkout, folder):
