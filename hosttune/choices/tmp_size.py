@@ -188,8 +188,21 @@ def _say_ram(case: TmpCase) -> str:
 
 
 def choose(facts: Facts, params: Mapping[str, Any]) -> TmpSize:
-    """The decision for this host, with the parameters of the rule."""
-    tmp, limits = facts.tmp, TmpLimits(**params)
+    """The decision for this host, with the parameters of the rule. Memory that is too small in every case decides,
+    whatever else is not known.
+    """
+    limits = TmpLimits(**params)
+    try:
+        return _choose_size_or_reason(facts, limits)
+    except UnknownFact:
+        ram, least = facts.memory.sold_bytes, limits.min_ram_bytes // 2
+        if ram >= least:
+            raise
+        return TmpSize(0, f"{_say_size(ram)} of RAM, below the {_say_size(least)} from which it is looked at")
+
+
+def _choose_size_or_reason(facts: Facts, limits: TmpLimits) -> TmpSize:
+    tmp = facts.tmp
     is_disk = tmp.is_mount and not tmp.is_tmpfs
     is_default = limits.where == SLOW_DISK
     case = TmpCase(

@@ -20,7 +20,7 @@ from hosttune.host.door import Stat
 from hosttune.regex import regex
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Iterable
 
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
@@ -50,8 +50,9 @@ _TRACES: Mapping[str, tuple[str, ...]] = {
     "gpu-operator": ("/run/nvidia/driver", "/run/nvidia/validations"),
     "network-operator": ("/run/mellanox/drivers",),
     "skyhook": ("/etc/skyhook/history", "/etc/skyhook/flags", "/var/lib/skyhook"),
-    "kubelet": ("/var/lib/kubelet/config.yaml",),
 }
+# They set the same: governors, energy preferences, parameters of disks. Their services show all of them.
+_TUNERS = ("auto-cpufreq", "laptop-mode", "power-profiles-daemon", "tlp", "tuned")
 # Of version 2 of control groups, and systemd's own hierarchy where there is version 1 (cgroups(7)).
 _CGROUP_ROOTS = ("/sys/fs/cgroup", "/sys/fs/cgroup/systemd")
 # The kubelet makes them while it runs (its cgroupsPerQOS).
@@ -73,6 +74,7 @@ class Managers(Fact):
     """All that are present, by name, and what TuneD's active profile sets (empty where TuneD is not present)."""
 
     present: tuple[ConfigurationManager, ...]
+    tuners: tuple[ConfigurationManager, ...]  # of them those that tune the same things: TuneD, TLP ...
     tuned: bool  # TuneD is enabled or runs
     cloud_init: bool  # cloud-init configures this machine when it boots
     dgx: bool  # configuration packages of DGX OS are installed
@@ -130,9 +132,9 @@ class _Search:
             return isinstance(self.reader.stat(path), Stat)
         return is_there(self.reader, path)
 
-    def names(self) -> tuple[str, ...]:
-        """All that are present."""
-        return tuple(name for name in sorted({*_SERVICES, *_TRACES, *_OF_ITS_OWN}) if self.evidence[name])
+    def find(self, names: Iterable[str]) -> tuple[ConfigurationManager, ...]:
+        """Those of these that are present."""
+        return tuple(ConfigurationManager(name, self.evidence[name]) for name in names if self.evidence[name])
 
 
 def _find_nothing(_search: _Search) -> str:
@@ -156,7 +158,8 @@ def collect(reader: Reader, facts: Facts) -> Managers:
     profile = make_shared(lambda: active_profile(reader) if search.evidence["tuned"] else "")
     settings = make_shared(lambda: settings_of(reader, profile()))
     return Managers(
-        present=lazy(lambda: tuple(ConfigurationManager(name, search.evidence[name]) for name in search.names())),
+        present=lazy(search.find, sorted({*_SERVICES, *_TRACES, *_OF_ITS_OWN})),
+        tuners=lazy(search.find, _TUNERS),
         tuned=is_present("tuned"),
         cloud_init=is_present("cloud-init"),
         dgx=is_present("dgx"),
@@ -177,7 +180,7 @@ def _find_first(units: Collection[str], pattern: str) -> str:
 
 
 def _find_pods(search: _Search) -> str:
-    """A kubelet that no known unit starts. Its folders alone are leftovers where the control groups show no pods."""
+    """A kubelet that no known unit starts. Its files are leftovers where the control groups show no pods."""
     groups: tuple[str, ...] = ()
     for root in () if search.reader.persistent_only else _CGROUP_ROOTS:
         names = search.reader.list(root)
@@ -186,8 +189,11 @@ def _find_pods(search: _Search) -> str:
             return f"{root}/{pods[0]} exists: pods run"
         if isinstance(names, tuple) and "systemd" not in names:
             break
-    kept = () if groups else kubernetes.FOLDERS
-    return next((f"{folder} is not empty" for folder in kept if names_in(search.reader, folder)), "")
+    if groups:
+        return ""
+    if search.exists(kubernetes.CONFIG):
+        return f"{kubernetes.CONFIG} exists"
+    return next((f"{folder} is not empty" for folder in kubernetes.FOLDERS if names_in(search.reader, folder)), "")
 
 
 def _cloud_init(search: _Search) -> str:

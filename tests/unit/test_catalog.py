@@ -17,6 +17,7 @@ from hosttune.engine.rules.shapes import profile_faults
 from hosttune.engine.rules.yamlio import load_document
 from hosttune.errors import MOST_FAULTS, BadInput, HosttuneError
 from hosttune.facts import Facts
+from hosttune.values import Verdict
 from tests.unit.fake_reader import FakeReader
 
 DOCUMENTS = {document.name: document for document in builtin_documents()}
@@ -303,3 +304,40 @@ def test_bound_that_turns_out_to_be_no_whole_number_is_an_error_with_the_way_out
     rule = build_rule(load_document(GOOD, "memory-example.yaml"), is_builtin=False)  # without the checks of a file
     with pytest.raises(HosttuneError, match="at_most of a sysctl must be a whole number, and is 'many'"):
         evaluate(rule, Facts(FakeReader()), {"value": "many"})
+
+
+_FAULT = "expect:\n  - {if: params.value > 10, else: broken, do: look, fault: true}\n"
+_UNKNOWN = """- {if: 'packages["x"].is_installed', else: no x}"""
+
+
+@pytest.mark.parametrize(
+    ("others", "verdict", "says"),
+    [
+        ("- {if: params.value > 10, else: too small}", Verdict.NOT_APPLICABLE, "too small"),
+        ("- {if: params.value >= 10, else: too small}", Verdict.UNKNOWN, "needs root"),
+        ("- {if: 1 / (params.value - 10) > 0, else: too small}", Verdict.UNKNOWN, "needs root"),
+    ],
+)
+def test_condition_that_does_not_hold_decides_whatever_is_not_known_of_the_others(others, verdict, says):
+    rule = checked_rule(f"{GOOD}applies_when:\n  {_UNKNOWN}\n  {others}\n", "memory-example.yaml")
+    facts = Facts(FakeReader(unreadable={"/var/lib/dpkg/status": "needs root"}))
+    (finding,) = evaluate(rule, facts, {"value": 10}).findings
+    assert (finding.verdict, finding.reason) == (verdict, says)
+
+
+def test_condition_decides_nothing_about_what_is_in_doubt_and_no_fault_away():
+    facts = Facts(FakeReader(unreadable={"/var/lib/dpkg/status": "needs root"}))
+    same = GOOD + f"applies_when:\n  {_UNKNOWN}\n  - {{if: host.is_image and len(packages.held) > 0, else: no}}\n"
+    fault = GOOD + f"applies_when:\n  {_UNKNOWN}\n  - {{if: params.value > 10, else: no}}\n"
+    fault = fault.replace('want:\n  - sysctl: vm.swappiness\n    at_most: "{{ params.value }}"\n', _FAULT)
+    for text in (same, fault):
+        (finding,) = evaluate(checked_rule(text, "memory-example.yaml"), facts, {"value": 10}).findings
+        assert (finding.verdict, finding.reason) == (Verdict.UNKNOWN, "needs root")
+
+
+def test_condition_that_cannot_be_worked_out_is_an_error_where_nothing_before_it_is_unknown():
+    rule = checked_rule(
+        f"{GOOD}applies_when:\n  - {{if: 1 / (params.value - 10) > 0, else: no}}\n", "memory-example.yaml"
+    )
+    with pytest.raises(HosttuneError, match="cannot work out"):
+        evaluate(rule, Facts(FakeReader()), {"value": 10})

@@ -159,7 +159,7 @@ def test_managers_unreadable_trace_is_unknown_never_absent():
 
 def test_managers_unreadable_trace_keeps_what_tuned_sets():
     files = {"/etc/tuned/active_profile": "a", "/etc/tuned/a/tuned.conf": "[sysctl]\nvm.x=1\n"}
-    seen = managers(files, links=enabled("tuned.service"), unreadable={"/var/lib/kubelet": "needs root"})
+    seen = managers(files, links=enabled("tuned.service"), unreadable={"/var/lib/skyhook": "needs root"})
     assert seen.tuned_sysctls == ("vm.x",)
     with pytest.raises(UnknownFact, match="needs root"):
         _ = seen.names
@@ -175,6 +175,26 @@ def test_managers_every_unit_of_a_kubelet_makes_a_node(service):
     assert (by_start.kubelet, by_start.present[0].evidence) == (True, f"{service} runs")
     by_link = managers(links=enabled(service))
     assert (by_link.kubelet, by_link.present[0].evidence) == (True, f"{service} is enabled")
+
+
+def test_managers_configuration_of_a_kubelet_that_nothing_starts_is_left_over():
+    kept = {"/var/lib/kubelet/config.yaml": "kind: KubeletConfiguration\n"}
+    assert managers(kept).present[0].evidence == "/var/lib/kubelet/config.yaml exists"
+    assert managers(
+        kept, kind="root", persistent_only=True, unreadable={"/sys": "no kernel", "/run": "no kernel"}
+    ).kubelet
+    assert not managers(kept, folders=(f"{SLICE}/ssh.service",)).kubelet  # no control group of pods
+    unseen = {"/var/lib/kubelet": "not in this record"}
+    assert not managers(folders=(f"{SLICE}/ssh.service",), unreadable=unseen).kubelet
+    with pytest.raises(UnknownFact, match="not in this record"):
+        _ = managers(unreadable=unseen).kubelet
+
+
+def test_managers_tuners_are_known_by_their_services():
+    seen = managers(
+        links=enabled("tuned.service", "tlp.service", "slurmd.service"), unreadable={"/var/lib": "needs root"}
+    )
+    assert [one.name for one in seen.tuners] == ["tlp", "tuned"]
 
 
 def test_managers_other_snaps_are_no_node():

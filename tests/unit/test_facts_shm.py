@@ -104,3 +104,12 @@ def test_files_with_holes_hold_no_more_than_is_used():
     files = {"/proc/self/mountinfo": "9 1 0:26 / /dev/shm rw - tmpfs tmpfs rw\n"}
     seen = shm(files, stats=stats, spaces={"/dev/shm": Space(1000, 400, 1, 1)}).files
     assert [file.size_bytes for file in seen] == [100, 500]
+
+
+def test_where_nothing_is_used_no_name_is_asked_for():
+    """As of a sosreport, whose list of what users may name there does not count."""
+    files = {"/proc/self/mountinfo": "9 1 0:26 / /dev/shm rw - tmpfs tmpfs rw\n"}
+    stats = {f"/dev/shm/nccl-{number:06}": stat(1003, 0, 1) for number in range(2001)}
+    assert shm(files, stats=stats, spaces={"/dev/shm": Space(1000, 1000, 1, 1)}).files == ()
+    with pytest.raises(UnknownFact, match="more than 2000"):
+        _ = shm(files, stats=stats, spaces={"/dev/shm": Space(1000, 400, 1, 1)}).files

@@ -39,7 +39,11 @@ def proposed(name: str, rdma: Answer[tuple[str, ...]], **files: str):
         ("workstation-rtx4090", {}, ("workstation", "gdm3.service")),
         ("h100-8x-2socket", {}, ("train-single", "8 GPUs are joined by NVSwitches")),
         ("h100-8x-2socket", {}, ("train-multinode", "mlx5_0 and 1 more")),
-        ("h100-8x-2socket", {"/var/lib/kubelet/config.yaml": ""}, ("k8s-node", "/var/lib/kubelet/config.yaml exists")),
+        (
+            "h100-8x-2socket",
+            {"/sys/fs/cgroup/system.slice/kubelet.service/cgroup.procs": "9"},
+            ("k8s-node", "kubelet.service runs"),
+        ),
         (
             "a100-cloud-vm",
             {"/sys/fs/cgroup/system.slice/slurmd.service/cgroup.procs": "1"},

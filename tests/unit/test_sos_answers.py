@@ -146,6 +146,30 @@ def test_file_systems_space_and_tasks():
         "/sys/fs/ext4/vda1/errors_count"), Unreadable)  # fmt: skip
 
 
+def test_sizes_of_kernels_and_images_in_boot():
+    listed = (
+        "/boot:\ntotal 9\ndrwxr-xr-x 3 root root ? 4096 Nov 28 20:54 .\n"
+        "-rw-r--r-- 1 root root ? 318 Nov 28 20:54 grub.cfg\n-rw-r--r-- 1 root root ? 9784731 Nov 28 20:54 initrd.img-6.8.0\n"
+        "lrwxrwxrwx 1 root root ? 16 Nov 28 20:54 vmlinuz-6.8.0 -> vmlinuz-6.8.0-60\n"
+    )
+    host = reader(answers={("boot", "ls -alZR /boot"): listed})
+    assert host.stat("/boot/initrd.img-6.8.0").size == 9784731
+    assert isinstance(host.stat("/boot/grub.cfg"), Unreadable)
+    assert host.stat("/boot/vmlinuz-6.8.0") is ABSENT  # the link leads nowhere
+
+
+def test_pressure_of_the_host_is_that_of_the_uppermost_control_group():
+    measured = "some avg10=1.00 avg60=0.00 avg300=0.00 total=7\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0\n"
+    files = {"sys/fs/cgroup/memory.pressure": measured, "sys/fs/cgroup/system.slice/io.pressure": measured}
+    old = {"head": {"version": "4.0"}}  # newer ones take /proc/pressure
+    assert reader(files, **old).read("/proc/pressure/memory") == measured.encode()
+    assert isinstance(reader(files, **old).read("/proc/pressure/io"), Unreadable)
+    assert reader(files).read("/proc/pressure/memory") is ABSENT
+    assert reader({**files, "proc/pressure/memory": "own\n"}, **old).read("/proc/pressure/memory") == b"own\n"
+    in_container = {("host", "hostnamectl status"): "  Chassis: container\n"}
+    assert isinstance(reader(files, in_container, **old).read("/proc/pressure/memory"), Unreadable)
+
+
 def test_packages_are_known_and_their_relations_are_not():
     packages = Facts(reader()).packages
     assert packages["dpkg"].is_installed

@@ -30,7 +30,7 @@ SHOWN = ("pciutils", "libpci3", "pci.ids", "dmidecode")
 SCRIPT = "nvidia-driver-bin"
 # Those of which hosttune reads.
 PLUGINS = (
-    "block,cgroups,date,devices,dpkg,filesys,hardware,host,kernel,memory,pam,pci,process,processor,release,system,systemd,"
+    "block,boot,cgroups,date,devices,dpkg,filesys,hardware,host,kernel,memory,pam,pci,process,processor,release,system,systemd,"
     "udev"
 )
 # What an image is without: settings that differ, and names and lines that a copy could change.
@@ -50,7 +50,7 @@ MADE = {
     "bug report": ("/usr/lib/nvidia/current/nvidia-bug-report.sh --output-file /root/bug.log", "/root/bug.log.gz"),
 }
 # How many rules they judge at least: unknown is no way to pass.
-JUDGED = {"sosreport": 70, "bug report": 41}
+JUDGED = {"sosreport": 80, "bug report": 44}
 
 
 def fetch_script(guest: Guest) -> tuple[Path, ...]:

@@ -25,7 +25,8 @@ _TYPES: Mapping[type, tuple[type, ...]] = {
 }  # fmt: skip
 _CALLED = {str: "a text", int: "a whole number", bool: "true or false", list: "a list", dict: "a mapping"}
 # Guards that ask only where hosttune runs (a container, an image, WSL) explain no fault away, as others do ("the driver
-# is set to leave NVLinks off"): with such a guard in doubt what was read still proves a fault.
+# is set to leave NVLinks off"): with such a guard in doubt what was read still proves a fault. Of a rule that tells no
+# faults a condition that does not hold decides, whatever is not known of those about other subjects.
 _PLACE = frozenset({"host"})
 _MOST_COMPARED = 100  # wishes for one thing; of more that contradict each other all are held
 # What a finding and a wish cost: a wish is compared with the others of its kind. 2,048 of a rule, 8,192 of a host.
@@ -103,22 +104,13 @@ def evaluate(
 
 
 def _evaluate_rule(rule: Rule, names: ExpressionNames) -> Evaluation:
-    doubt: UnknownFact | None = None
     items: list[tuple[str, ExpressionNames]] = []
+    doubt, doubted = None, frozenset[str]()
     try:
-        for guard in rule.applies_when:
-            try:
-                applies = guard.condition.evaluate(names)
-            except UnknownFact as unknown:
-                if guard.condition.subjects != _PLACE:
-                    raise
-                doubt = doubt or unknown
-                continue
-            if not applies:
-                return Evaluation(
-                    rule, (_make_finding(rule, Verdict.NOT_APPLICABLE, _render_words(guard.otherwise, names)),)
-                )
-        for item in _list_items(rule, names):
+        otherwise, doubt, doubted = _check_conditions(rule, names)
+        if otherwise:
+            return Evaluation(rule, (_make_finding(rule, Verdict.NOT_APPLICABLE, _render_words(otherwise, names)),))
+        for item in _list_items(rule, names) if doubted <= _PLACE else ():
             items.append(item)  # noqa: PERF402 - those that are known stay where there may be more
     except UnknownFact as unknown:
         doubt = doubt or unknown
@@ -138,6 +130,28 @@ def _evaluate_rule(rule: Rule, names: ExpressionNames) -> Evaluation:
         except UnknownFact as unknown:
             findings.append(_make_finding(rule, Verdict.UNKNOWN, unknown.reason, subject))
     return Evaluation(rule, tuple(findings), tuple(wishes))
+
+
+def _check_conditions(rule: Rule, names: ExpressionNames) -> tuple[Text | None, UnknownFact | None, frozenset[str]]:
+    """What is said of a condition that does not hold, None where all that are known do; the first doubt, and the
+    subjects in doubt.
+    """
+    doubt, doubted = None, frozenset[str]()
+    for guard in rule.applies_when:
+        subjects = guard.condition.subjects
+        try:
+            applies = guard.condition.evaluate(names)
+        except UnknownFact as unknown:
+            if subjects != _PLACE and (rule.tells_faults or rule.tells_health):
+                return None, doubt or unknown, doubted | subjects
+            doubt, doubted = doubt or unknown, doubted | subjects
+        except HosttuneError:
+            if doubt is None:
+                raise  # else it may count on a condition before it
+        else:
+            if not applies and (doubted <= _PLACE or not doubted & subjects):
+                return guard.otherwise, None, frozenset()
+    return None, doubt, doubted
 
 
 def _find_faults(rule: Rule, items: Iterable[tuple[str, ExpressionNames]]) -> Iterator[Finding]:

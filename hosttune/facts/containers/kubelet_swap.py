@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.commands import boot_commands
 from hosttune.facts.containers.docker_flags import started_commands
+from hosttune.facts.containers.kubernetes import CONFIG
 from hosttune.facts.managers import running_services
 from hosttune.facts.reading import if_absent, names_in, read_text
 from hosttune.regex import regex
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from hosttune.facts import Facts
 
 _UNIT = "kubelet.service"  # k3s, rke2, k0s and the snaps start theirs with --fail-swap-on=false
-CONFIG = "/var/lib/kubelet/config.yaml"  # kubeadm's
 _KEY = regex(r"(?:^failSwapOn|[{,\s]\"failSwapOn\")[ \t]*:[ \t]*(\w{1,5})", re.MULTILINE)  # YAML or JSON
 _SET_OFF = "swapoff"
 _JOBS = ("/etc/rc.local", "/etc/crontab", "/var/spool/cron/crontabs/root")

@@ -31,6 +31,7 @@ DAEMONS = {
     "snap.microk8s.daemon-containerd.service": "containerd",
 }
 ROOTS = ("/var/lib/kubelet", "/var/lib/k0s/kubelet", "/var/snap/microk8s/common/var/lib/kubelet")
+CONFIG = "/var/lib/kubelet/config.yaml"  # kubeadm's
 # What a node fills, and what may outlive it.
 FOLDERS = ("/var/lib/kubelet/pods", *ROOTS[1:], "/var/lib/rancher/k3s/agent", "/var/lib/rancher/rke2/agent")
 # Below any --root-dir. A UID is an UUID; of a static pod the digest of its manifest.

@@ -103,13 +103,16 @@ def _read_boot_bytes(facts: Facts) -> int:
 
 
 def _read_files(reader: Reader, facts: Facts) -> tuple[ShmFile, ...]:
-    """Without what a user mounted there under such a name: that may give no answer."""
+    """Without what a user mounted there under such a name: that may give no answer. None where nothing is used: the
+    names are then not asked for.
+    """
+    if not (left := _held_bytes(facts)):
+        return ()
     ways = ways_of(facts)
     names = [name for name in names_in(reader, SHM) if _LEFT.fullmatch(name) and not ways.way(f"{SHM}/{name}")[1]]
     if len(names) > _MOST_FILES:
         raise UnknownFact(f"{SHM} holds more than {_MOST_FILES} files that are called as those of NCCL and PyTorch")
     found = []
-    left = _held_bytes(facts)
     for name in names:
         stat = reader.stat(f"{SHM}/{name}", follow=False)
         if isinstance(stat, Stat) and stat.type == "file":

@@ -149,6 +149,10 @@ def read_sosreport(content: bytes | None, path: str, tool_version: str) -> SosRe
     if chassis and chassis[1] in _HOSTS:  # hostnamed of systemd answered, and is not in a container
         tables["links"] |= FIRST_NAMESPACES
         tables["stats"]["/run/systemd/system"] = list(FOLDER)
+        if "/proc/pressure" not in tables["files"]:  # the uppermost control group has the numbers of the host
+            for kind in ("cpu", "io", "memory"):
+                if (measured := tables["files"].get(f"/sys/fs/cgroup/{kind}.pressure")) is not None:
+                    tables["files"].setdefault(f"/proc/pressure/{kind}", measured)
         if not is_cleaned:
             for place in _OF_INIT & tables["files"].keys():  # as a shell of root has them
                 tables["files"][place.replace("/1/", "/self/")] = tables["files"][place]

@@ -44,9 +44,10 @@ _NOT_SHOWN: Final = "(not-readable)"
 _LISTED: Final = ("ls -lanR ", "ls -alZR ", "ls -lR ")
 _FOLDER = regex(r"(/.{0,4000}):")
 _NAMED = regex(
-    r"([bcdlps-])[rwxsStT-]{9}[.+]? {1,9}\d{1,9} (?:[^\s]{1,64} {1,64}){2,3}(?:\d{1,9}, {1,9})?\d{1,19} "
+    r"([bcdlps-])[rwxsStT-]{9}[.+]? {1,9}\d{1,9} (?:[^\s]{1,64} {1,64}){2,3}(?:\d{1,9}, {1,9})?(\d{1,19}) "
     r"[A-Z][a-z]{2} [ \d]\d [ \d][\d:]{4} (.{1,4000})"
 )
+_SIZED = regex(r"/boot/(?:initrd\.img|vmlinuz|System\.map)-.{1,200}")  # of which the size is asked, and nothing else
 _OF_QUEUES: Final = "/dev/mqueue"  # all may make queues there, but no links (mq_overview(7))
 _DF = regex(r"\S.{0,4000}? (\d{1,19}) {1,19}(\d{1,19}) {1,19}(\d{1,19}) {1,9}(?:-|\d{1,3}%) (/.{0,4000})")
 _PACKAGE = regex(r"([uirph])([ncHUFWti])([ R]) {1,9}(\S{1,300}) {1,300}(\S{1,300}) {1,300}([a-z0-9-]{1,40}) .{0,4000}")
@@ -167,13 +168,16 @@ def _add_listing(tables: Tables, top: str, text: str, named: NameCount) -> None:
                 break
             own = folders[folder] = set()
         elif own is not None and (row := _NAMED.fullmatch(line)):
-            name, arrow, target = row[2].partition(" -> ") if row[1] == "l" else (row[2], "", "")
+            name, arrow, target = row[3].partition(" -> ") if row[1] == "l" else (row[3], "", "")
             if name in {".", ".."}:
                 continue
             own.add(name)
+            path = f"{folder}/{name}"
+            if row[1] == "-" and _SIZED.fullmatch(path):
+                named.add(path)
+                tables["stats"].setdefault(path, ["file", 0o644, 0, 0, int(row[2]), *FOLDER[5:]])
             if not arrow and row[1] != "d":
                 continue
-            path = f"{folder}/{name}"
             if not arrow and line[8] == "w" and path != _OF_QUEUES:
                 open_to_users.add(path)
             named.add(path, target)

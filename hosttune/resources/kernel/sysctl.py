@@ -155,7 +155,10 @@ def _examine(wish: Wish, context: Context) -> _SysctlComparison | Finding:
     try:
         entries = context.facts.sysctl_at_boot[wish.name].settings
     except UnknownFact as unknown:
-        return Finding(wish.rule, wish.name, Verdict.UNKNOWN, reason=prefix_reason(wish.name, unknown.reason))
+        if context.facts.reader.persistent_only or satisfies_wish(str(live), wish):
+            return Finding(wish.rule, wish.name, Verdict.UNKNOWN, reason=prefix_reason(wish.name, unknown.reason))
+        hold = Hold(HoldKind.REFUSED, f"which file sets it at boot is not known: {unknown.reason}")
+        return Finding(wish.rule, wish.name, Verdict.DIFFERS, hold, describe_wish(wish), (f"now {live}",))
     own = dropin_path("/etc/sysctl.d", wish.rule)
     others = [one for one in entries if one.path != own]
     boot = entries[-1] if entries else None
