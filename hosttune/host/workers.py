@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, NoReturn, TypeVar
 from hosttune.errors import HosttuneError
 from hosttune.host.in_time import forget_imports
 from hosttune.host.reading.bounded import head_text
+from hosttune.numbers import parse_digits
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -43,7 +44,8 @@ def usable_cpus() -> int:
 def fit_workers(wanted: int) -> int:
     """So many of these workers as the memory that is available has room for; at least 1."""
     kib = next((line.split()[1] for line in head_text("/proc/meminfo").split("\n") if line.startswith("MemAvail")), "")
-    return max(1, min(wanted, (int(kib) << 10) // MOST_BYTES)) if kib.isdecimal() else wanted
+    available = parse_digits(kib, -1) << 10
+    return wanted if available < 0 else max(1, min(wanted, available // MOST_BYTES))
 
 
 def map_in_order(work: Callable[[A], R], things: Iterable[A], jobs: int, lost: Callable[[A, str], R]) -> Iterator[R]:

@@ -63,7 +63,7 @@ def session_on(writer):
         selected=(),
         resumed=(),
         policy=SimpleNamespace(break_work=False),
-        catalog=SimpleNamespace(current=lambda rule: rule, former=lambda _: (), rules={}),
+        catalog=SimpleNamespace(find_id=lambda rule: rule, current=lambda rule: rule, former=lambda _: (), rules={}),
     )
 
 

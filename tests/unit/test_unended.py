@@ -110,7 +110,9 @@ def session_on(host):
         journal=read_journal(host),
         facts=Facts(host),
         policy=SimpleNamespace(break_work=False, ignore=(RULE,)),
-        catalog=SimpleNamespace(current=lambda rule: rule, former=lambda _: (), rules={RULE: None}),
+        catalog=SimpleNamespace(
+            find_id=lambda rule: rule, current=lambda rule: rule, former=lambda _: (), rules={RULE: None}
+        ),
         selected=(),
         resumed=(),
         resumed_run="",
