@@ -284,7 +284,7 @@ def scenario_names(folder: Path) -> None:
     """A segment of shared memory as NCCL names it, and the folder of Ray."""
     run("mount", "-t", "tmpfs", "-o", "mode=1777", "none", "/dev/shm")
     for name in ("nccl-abcdef", "nccl-ghijkl"):
-        Path(f"/dev/shm/{name}").touch()
+        Path(f"/dev/shm/{name}").write_bytes(b"x" * 8192)  # of a tmpfs in which nothing is used no name is asked for
         os.chown(f"/dev/shm/{name}", EVE, EVE)
     ray = Path("/tmp/ray")  # no file system over /tmp, where these tests may be
     is_new = not ray.exists()

@@ -84,7 +84,7 @@ def _ask_in_time(look: Callable[[str], bytes], path: str, seconds: float) -> byt
     """
     if os.geteuid():
         return answer_in_time(path, partial(look, path), seconds)
-    answer = _LOOKERS.setdefault(look, Looker()).ask(look, os.path.abspath(path), path)
+    answer = _LOOKERS.setdefault(look, Looker(is_by_path=True)).ask(look, os.path.abspath(path), path)
     if isinstance(answer, Unreadable):
         raise OSError(errno.ETIMEDOUT, answer.reason.rpartition(": ")[2])
     return bytes(answer)

@@ -53,7 +53,9 @@ class Looker:
     (host/processes/thread_ids.py).
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_by_path: bool = False) -> None:
+        """`is_by_path`: what gives no answer hides nothing beside it, up to _MOST_SILENT of one user."""
+        self._is_by_path = is_by_path
         self._owner = 0  # the process that started the child
         self._child = self._to = self._from = -1
         self._is_child = False
@@ -68,7 +70,8 @@ class Looker:
         """
         if self._is_child or os.geteuid() != 0 or current_thread() is not main_thread() or is_of_root(path):
             return look(*words)
-        top = "/".join(path.split("/", 4)[:4])  # deeper than /var/tmp and /run/user, which all users share
+        # deeper than /var/tmp and /run/user, which all users share
+        top = path if self._is_by_path else "/".join(path.split("/", 4)[:4])
         owner = _find_owner(path)
         silence = Unreadable(f"{path}: its file system gives no answer")
         is_silent = top in _silent or list(_silent.values()).count(owner) >= _MOST_SILENT

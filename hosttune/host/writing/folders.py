@@ -150,7 +150,8 @@ def _make_in(folder: int, name: str, mode: int) -> int:
     """
     os.mkdir(name, mode, dir_fd=folder)
     inner = open_in(folder, name)
-    exchanged = Refused(f"{name} was exchanged for another folder as soon as it was made")
+    message = f"{name} was exchanged for another folder as soon as it was made"
+    exchanged = Refused(message, hint="look who can write the folder that it is in")
     if inner is None:
         raise exchanged
     try:
@@ -170,7 +171,10 @@ def open_in(folder: int, name: str) -> int | None:
     """
     place = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
     try:
-        return os.open(".", _FOLDER, dir_fd=place) if mount_id(place) == mount_id(folder) else None
+        ids = {mount_id(place), mount_id(folder)}
+        if len(ids) > 1 and "" in ids:
+            raise OSError(errno.EIO, "the mount that it is on is not known")
+        return os.open(".", _FOLDER, dir_fd=place) if len(ids) == 1 else None
     finally:
         close(place)
 
