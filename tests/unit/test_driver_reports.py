@@ -257,17 +257,25 @@ def test_libraries_that_no_name_gives_to_the_driver_go_with_it():
     """libcuda1 of NVIDIA's archive keeps apt from taking Debian's nvidia-driver."""
     version, old = "590.44.01-1", "550.163.01-2"
     facts = host(
-        packages=(DriverPackage("nvidia-driver", version, False, "installed"),), branch="590", name="590", flavour="",
+        packages=(
+            DriverPackage("nvidia-driver", version, False, "installed"),
+            DriverPackage("glx-alternative-nvidia", "1.2.2", False, "installed"),
+        ),
+        branch="590", name="590", flavour="",
         generations=("pascal",), is_open=False, modules=(), names=("nvidia-driver", "libcuda1"), loaded_version="",
         nvidia={"legacy_branch": "580"}, ubuntu=False, archives={"origins": ("NVIDIA",), "lacking": ("cuda-drivers",)},
     )  # fmt: skip
     facts.apt.disabled_sources = ()
     there = {"nvidia-driver": version, "libcuda1": version, "bash": "5.2"}
+    there |= {
+        "glx-alternative-nvidia": "1.2.2",
+        "of-another": "1.2.2",
+    }  # a version that is not of a driver binds nothing
     facts.packages = Packages({name: (one, "install ok installed") for name, one in there.items()})
     offer = Offer("nvidia-driver", version, version, "NVIDIA", "NVIDIA", {version: "NVIDIA", old: "Debian"})
     facts.archives.offers_of = lambda names: {"nvidia-driver": offer} if "nvidia-driver" in names else {}
     way = by_name(facts)["unsupported GPU"].way_out
-    assert "sudo apt-get purge libcuda1 nvidia-driver\n" in way
+    assert "sudo apt-get purge glx-alternative-nvidia libcuda1 nvidia-driver\n" in way
     assert f"Debian's own nvidia-driver {old} drives these GPUs" in way
 
 

@@ -360,7 +360,7 @@ def test_run_read_only_checkout_says_that_it_is(tmp_path: Path):
 
 def test_run_checkout_of_somebody_else_says_so(bare: Checkout):
     bare.flag("has-venv")
-    bare.root.joinpath(".setup.lock").mkdir()  # as little to be written as a file of somebody else
+    bare.root.joinpath(".setup.lock").mkdir()  # as little to be written as a file of another user
     done = bare.run("check")
     assert done.returncode == 2
     assert "start once as its owner" in done.stderr

@@ -154,10 +154,10 @@ def _leave_archive(facts: Facts, numbers: list[int]) -> str:
 def _packages_of_driver(facts: Facts) -> list[str]:
     """All that the driver brought: also libraries whose names say nothing of it (libcuda1, libgl1-nvidia-glvnd-glx),
     which have its version, and keep the driver of another archive from being installed."""
-    ours = {one.name: one.version for one in facts.driver.packages}
-    packages = facts.packages
-    same = [name for name in packages.brought if packages.entries[name][0] in ours.values()]
-    return sorted({*ours, *same})
+    ours, packages = facts.driver.packages, facts.packages
+    versions = {one.version for one in ours if branch_in(one.version)}  # one such as 1.2.2 is of other packages, too
+    same = [name for name in packages.brought if packages.entries[name][0] in versions]
+    return sorted({*(one.name for one in ours), *same})
 
 
 def wrong_archive(facts: Facts) -> AptDecision | None:

@@ -19,6 +19,7 @@ from hosttune.facts.storage.crypttab import crypt_lines
 from hosttune.facts.storage.disks import is_volume
 from hosttune.facts.storage.fstab_types import MOVES, ON_DISK, is_known
 from hosttune.facts.storage.mounts import is_network
+from hosttune.facts.storage.raid import name_volume
 from hosttune.facts.storage.ways import Ways, ways_of
 from hosttune.frozen import frozen
 from hosttune.host.reading.mountinfo import folders_above
@@ -639,7 +640,7 @@ def _tell_opening(sources: Sources, entry: FstabEntry, held: Filesystem) -> str:
     known = next(filter(None, map(sources.find_crypt_line, names)), None)
     name = wanted if wanted != entry.source and "/" not in wanted else f"{device}_crypt"
     tag = f"UUID={held.uuid}" if held.uuid else held.path
-    if held.fstype == "LVM2_member" and (pool := _find_broken_pool(sources)):
+    if held.fstype == "LVM2_member" and (pool := _find_broken_pool(sources, entry.source)):
         return (
             f"its thin pool {pool} did not pass its check. Keep a copy of the disks, then: sudo lvconvert --repair "
             f"{quote(pool)}"
@@ -661,13 +662,17 @@ def _tell_opening(sources: Sources, entry: FstabEntry, held: Filesystem) -> str:
     )  # fmt: skip
 
 
-def _find_broken_pool(sources: Sources) -> str:
-    """The thin pool of LVM whose metadata this boot refused (lvm2, lib/activate/dev_manager.c); empty for none."""
-    reader = sources.reader
-    failed = attempt(failed_units, reader)
-    units = [one for one in failed if one.startswith("lvm-activate-")] if isinstance(failed, tuple) else []
-    found = (_BROKEN_POOL.search(line) for unit in units[:_MOST] for line in read_last_words(reader, unit))
-    return next((match[1] for match in found if match), "")
+def _find_broken_pool(sources: Sources, source: str) -> str:
+    """The thin pool of a volume's group whose metadata this boot refused (lvm2, lib/activate/dev_manager.c); empty for
+    none. A user can make a group on a file whose activation fails: of others than the volume's nothing is read.
+    """
+    group = name_volume(source.removeprefix("/dev/mapper/").removeprefix("/dev/")).rpartition("/")[0]
+    failed = attempt(failed_units, sources.reader)
+    unit = f"lvm-activate-{group}.service"
+    if not group or not isinstance(failed, tuple) or unit not in failed:
+        return ""
+    found = map(_BROKEN_POOL.search, read_last_words(sources.reader, unit))
+    return next((match[1] for match in found if match and match[1].startswith(f"{group}/")), "")
 
 
 def _find_other_type(
