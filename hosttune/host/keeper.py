@@ -1,9 +1,9 @@
 """A command with root's rights ends, whatever it comes upon: a child does it, and this process stays outside.
 
-What waits for a server that does not answer cannot be ended (host/in_time.py), and nor does a shell, cron or Ansible go
-on that waits for it. So this process touches no path that a user can mount at. It hands on what is printed and the
-signals, and ends with the child's exit status. A child that is held up is left behind with signal 9 pending (signal(7)):
-once it is let go it does nothing more. One that takes more memory or time of a CPU than any host needs is ended, too.
+What waits for a server that does not answer cannot be ended (host/in_time.py), and nor does a shell, cron or Ansible
+go on that waits for it. So this process touches no path that a user can mount at. It hands on what is printed and the
+signals, and ends with the child's exit status. A child that is held is left behind with signal 9 pending (signal(7)):
+once it is let go it does nothing more. One that takes more memory or CPU time than any host needs is ended, too.
 
 The child is in the same process group, so the terminal is its as well: prompts, pagers, Ctrl-C and Ctrl-Z work.
 """

@@ -34,7 +34,8 @@ _LOCK = (
     "rwsem_down", "__mutex_lock",
 )  # fmt: skip
 _PEER = (
-    *OF_FUSE, "unix_", "unix_stream", "wait_for_partner", "do_msgrcv", "do_msgsnd", "wq_sleep", "n_tty_read", "eventfd_",
+    *OF_FUSE, "unix_", "unix_stream", "wait_for_partner", "do_msgrcv", "do_msgsnd", "wq_sleep", "n_tty_read",
+    "eventfd_",
 )  # fmt: skip
 _PIPE = ("pipe_read", "anon_pipe_read", "pipe_wait", "pipe_write", "anon_pipe_write", "fifo_open")
 _POLL = ("do_poll", "do_sys_poll", "do_select", "core_sys_select", "ep_poll", "do_epoll", "poll_schedule", "io_cqring")
