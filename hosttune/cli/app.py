@@ -95,7 +95,7 @@ def main() -> NoReturn:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     require_utf8()
-    if sys.argv[1:2] and sys.argv[1] in (*COMMANDS, *OF_UNITS):
+    if sys.argv[1:2] and sys.argv[1] in COMMANDS:  # the way back of a trial goes on when it is let go
         go_on_in_child(sys.argv[1])
     collect_seldom()
     try:

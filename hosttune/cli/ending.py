@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 TROUBLE = 2
 INTERRUPTED = 130  # 128 + SIGINT, as shells report it
-CHANGING = ("apply", "undo", "confirm", "trial", "ready", "come-back")  # these write the journal
+CHANGING = ("apply", "undo", "confirm", "trial", "ready")  # these write the journal
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)  # of an open stream; with a file the name is shown
 
 

@@ -44,7 +44,6 @@ _OF_KERNEL: Final = 0x80  # SI_KERNEL: of the terminal, which sent it to the chi
 _SIGNALS: Final = (*ENDING, signal.SIGCHLD)
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
-_PACKAGE_MANAGERS: Final = frozenset({"apt-get", "dpkg"})  # which come to their end whatever becomes of us
 
 
 @frozen
@@ -258,9 +257,8 @@ class _Keeper:
         if os.isatty(2):
             os.write(2, CLEAR)
         for pid in reversed(_list_forks(self._child)):
-            if head_text(f"/proc/{pid}/comm").strip() not in _PACKAGE_MANAGERS:
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         until = time.monotonic() + _TO_DIE_S
         while status_of(self._child) is None:
             if time.monotonic() > until:
@@ -311,22 +309,14 @@ def _find_wait(process: str) -> str:
 
 
 def _list_forks(pid: int, depth: int = _DEEPEST) -> list[int]:
-    """This process and those below it that run the same program: it has forked them."""
+    """This process and those that it has forked: what it starts has other words, and a user's program is below that."""
     found = [pid]
     if depth:
-        program = _program_of(pid)
-        words = head_text(f"/proc/{pid}/task/{pid}/children").split()
-        found += [
-            one for word in words if _program_of(int(word)) == program for one in _list_forks(int(word), depth - 1)
-        ]
+        words = head_text(f"/proc/{pid}/cmdline")
+        for child in head_text(f"/proc/{pid}/task/{pid}/children").split():
+            if head_text(f"/proc/{child}/cmdline") == words:
+                found += _list_forks(int(child), depth - 1)
     return found
-
-
-def _program_of(pid: int) -> str:
-    try:
-        return os.readlink(f"/proc/{pid}/exe")
-    except OSError:
-        return ""
 
 
 def _memory_of(pid: int) -> int:
