@@ -15,6 +15,7 @@ from hosttune.choices.drivers.branch_offers import offers_within
 from hosttune.choices.drivers.choice import CHANGES
 from hosttune.codec import FORMAT_VERSION
 from hosttune.facts.base import UnknownFact, get_raw, known_items
+from hosttune.facts.gpu.gpus import is_vfio
 from hosttune.facts.inventory import UNKNOWN_DRIVER
 from hosttune.frozen import frozen
 from hosttune.host.masking.cleaned import clean
@@ -146,7 +147,8 @@ def _describe_installed(facts: Facts) -> str:
 
 def _describe_loaded(gpu: Gpu, facts: Facts) -> str:
     if gpu.driver != "nvidia":
-        return f"{gpu.driver} holds it" if gpu.driver else "nothing"
+        whose = " for virtual machines: what manages those gives it back" if is_vfio(gpu.driver) else ""
+        return f"{gpu.driver} holds it{whose}" if gpu.driver else "nothing"
     if not facts.driver.is_loaded:
         return f"nvidia holds it, {UNKNOWN_DRIVER}"
     kind = "open" if facts.driver.is_open else "closed"

@@ -440,6 +440,20 @@ def test_hold_that_keeps_the_branch_is_not_said_to_be_lifted():
     assert "held" not in moving("nvidia-open", held=("nvidia-open",))
 
 
+HELD = ("libnvidia-compute-570", "nvidia-driver-570-open")
+
+
+@pytest.mark.parametrize("held", [(), HELD])
+def test_hold_in_the_way_of_another_branch_comes_before_its_commands(held):
+    """GoogleCloudDataproc/initialization-actions pull 1323: all packages of the driver are held."""
+    there = tuple(DriverPackage(name, "570.86.15-0ubuntu1", bool(held), "installed") for name in HELD)
+    driver = {"branch": "570", "flavour": "open", "name": "570-open", "packages": there, "held": held}
+    found = {one.name: one for one in states(host(archives={"origins": ("NVIDIA",)}, **driver))}
+    steps = found["outdated branch"].way_out.splitlines()
+    assert steps[: len(steps) - 2] == [f"when the hold has served: sudo apt-mark unhold {' '.join(held)}"] * bool(held)
+    assert "sudo apt-get install" in steps[-2]
+
+
 def test_pin_that_keeps_the_driver_out_of_another_branch_is_not_said():
     newer = Offer("nvidia-utils-580-server", PACKAGE, PACKAGE, "Ubuntu", "Ubuntu", newest="595.71.05-1")
     assert names(host(archives={"kept_back": (newer,)})) == ["current"]
@@ -581,6 +595,15 @@ def test_node_whose_operator_has_loaded_no_driver_computes_nothing():
 def test_driver_of_the_installer_beside_the_operator_is_the_hosts():
     facts = host(here=("operator", "kubelet"), **RUNFILE, **MISSING_MODULE)
     assert names(facts) == ["module missing"]
+
+
+def test_driver_of_an_unknown_package_beside_the_operator_is_the_hosts():
+    """NVIDIA/gpu-operator issue 1923: the .deb of a vGPU manager. Libraries of another version are leftovers."""
+    own = {"branch": "", "name": "", "packages": (), "is_vgpu_manager": True}
+    (state,) = states(host(here=("operator", "kubelet"), **own))
+    assert (state.name, state.evidence) == ("current", f"NVIDIA's vGPU manager {VERSION} is installed and loaded")
+    (left,) = states(host(here=("operator",), userspace_version="570.211.01", **own))
+    assert left.name == "driver in a container"
 
 
 def test_driver_in_a_container_tells_of_a_gpu_that_is_lost():

@@ -24,6 +24,9 @@ from tests.unit.test_driver_forward import AUGUST_2028, H100, NOVEMBER_2027, hos
 PARAMS = builtin_catalog().rules["gpu-driver"].defaults
 
 
+PORT = "/sys/devices/pci0000:18/0000:18:01.0/0000:19:00.0/0000:1a:00.0"
+
+
 def table_of(name, files=None, **params):
     overlay = Overlay(read_record(str(HOSTS / f"{name}.json")))
     for path, text in (files or {}).items():
@@ -118,6 +121,14 @@ def test_gpus_that_differ_have_rows_of_their_own():
         "h100-8x-2socket", {"/proc/driver/nvidia/gpus/0000:1b:00.0/information": "Model: \t NVIDIA H100\n"}
     )
     assert [row.title for row in table.rows] == ["1 x NVIDIA H100", "7 x NVIDIA H100 80GB HBM3"]
+
+
+def test_gpu_that_is_held_for_virtual_machines_is_said_to_be_theirs():
+    overlay = Overlay(read_record(str(HOSTS / "h100-8x-2socket.json")))
+    overlay.links[f"{PORT}/0000:1b:00.0/driver"] = "/sys/bus/pci/drivers/vfio-pci"
+    table = driver_table(Facts(overlay, RequestedNames(units=frozenset(UNITS))), PARAMS)
+    assert [row.title[:1] for row in table.rows] == ["1", "7"]
+    assert table.rows[0].loaded == "vfio-pci holds it for virtual machines: what manages those gives it back"
 
 
 def test_refusal_is_told():

@@ -159,7 +159,7 @@ def test_health_says_once_what_holds_for_several_gpus_and_steps_once():
         *(HealthPoint(Fitness.UNFIT, "gpu-driver-health", slot, "is lost", steps) for slot in slots),
         HealthPoint(Fitness.UNFIT, "gpu-errors", "", "Xid 79", steps),
     )
-    gpus = dict.fromkeys(("0000:10:00.0", *slots), "NVIDIA H200")
+    gpus = dict.fromkeys(("0000:10:00.0", *slots), ("NVIDIA H200", ""))
     said = health_text(NodeHealth(Fitness.UNFIT, points, ("gpu-errors",)), Page(screen=Screen(80)), {}, gpus)
     assert "GPU           model        verdict\n0000:10:00.0  NVIDIA H200  nothing of its own\n" in said
     assert said.count("NVIDIA H200  NOT FIT: gpu-driver-health\n") == 3
