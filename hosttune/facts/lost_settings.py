@@ -222,7 +222,8 @@ def _find_late(reader: Reader, facts: Facts) -> Iterator[LostFile]:
         if (path, module) in found:
             yield LostFile(path, texts, lines, owner, "", "", False, better, module)
             continue
-        why = f"{', '.join(texts)}: the kernel has that with the module {module}, which is not loaded, and no boot loads it"
+        lacks = f"the kernel has that with the module {module}, which is not loaded, and no boot loads it"
+        why = f"{', '.join(texts)}: {lacks}"
         way_out = (
             f"have it loaded: echo {quote(module)} | sudo tee {quote(better)}\n"
             f"let it take effect now: sudo modprobe {quote(module)} && sudo sysctl -p {quote(path)}\n"

@@ -76,7 +76,8 @@ _PORTS = {"nfs": 2049, "nfs4": 2049, "cifs": 445, "smb3": 445}
 _NFS, _SMB = frozenset({"nfs", "nfs4"}), frozenset({"cifs", "smb3"})
 _REFUSALS = tuple((kinds, regex(words), todo) for kinds, words, todo in (
     (_NFS, r"(?i:access denied|operation not permitted)",
-     "see on its server {} which paths and clients it serves: sudo exportfs -v\ncorrect /etc/exports there, then sudo exportfs -ra"),
+     ("see on its server {} which paths and clients it serves: sudo exportfs -v\n"
+      "correct /etc/exports there, then sudo exportfs -ra")),
     (_NFS, r"(?i:no such file or directory)", "see what its server shares: showmount -e {}"),
     (_NFS, r"(?i:stale file handle)", "on its server {}, where that folder is another one now: sudo exportfs -ra"),
     (_NFS, r"(?i:protocol (?:is )?not supported)", "name a version that {} has: nfsvers= in its options"),
