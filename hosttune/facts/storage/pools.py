@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, make_shared, make_unread
 from hosttune.facts.reading import if_absent, names_in, parse_or_unknown, read_line, require_known, require_sure
 from hosttune.facts.storage.disks import find_health_commands
+from hosttune.facts.storage.kernel_types import find_lacking_kernel
 from hosttune.facts.storage.raid import name_volume
 from hosttune.facts.storage.ways import ways_of
 from hosttune.frozen import frozen
@@ -65,6 +66,7 @@ class Pool(Fact):
     health_commands: str = ""  # of ZFS: the commands that show how the disks with errors are
     failed: tuple[str, ...] = ()  # disks of ZFS that do not work, as zpool names them
     unmounted: tuple[str, ...] = ()  # `tank/home (/home, which is not empty)`: what a boot should have mounted of ZFS
+    lacking_kernel: str = ""  # of ZFS: the kernel of the next boot, where it has no module zfs; else empty
 
     @property
     def volume(self) -> str:
@@ -115,6 +117,7 @@ def _read_zfs(reader: Reader, facts: Facts, name: str) -> Pool:
         ),
         failed=lazy(lambda: failed_in(status())),
         unmounted=lazy(_find_unmounted, reader, facts, name),
+        lacking_kernel=lazy(find_lacking_kernel, facts, "zfs"),
     )
 
 
