@@ -34,10 +34,11 @@ def apply(
     show: ShowChange,
     file: Annotated[str | None, Argument(metavar="[PLAN]", help="Only if the plan is still this saved one.")] = None,
     expect: Annotated[
-        str | None, Option("--expect", metavar="DIGEST", help="Only if the plan still has this digest, or is done.")
+        str | None,
+        Option("--expect", metavar="DIGEST", help="Only if the plan still has this digest, or is empty."),
     ] = None,
     approved: Annotated[
-        str | None, Option("--approved", metavar="FILE", help="Only a plan that this file approves, or none.")
+        str | None, Option("--approved", metavar="FILE", help="Only a plan that this file approves.")
     ] = None,
     yes: Annotated[bool, Option("--yes", help="Do it. Without it: show the plan, change nothing.")] = False,
     reboot: Annotated[
