@@ -255,7 +255,7 @@ def test_who_reads_a_report_is_not_sent_for_one(name):
 def test_log_of_the_buffer_is_not_called_the_journals():
     content = report(dmesg="[ 864000.1] audit: type=1400\n")
     found = [one for one in findings(reader(content)) if one.rule == "host-hardware-errors"]
-    assert any("only the buffer of the kernel was read" in one.reason for one in found)
+    assert any("only the kernel's buffer was read" in one.reason for one in found)
     assert "SystemMaxUse" not in "".join(one.todo for one in found)
 
 
