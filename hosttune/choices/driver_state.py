@@ -112,9 +112,7 @@ def _make_unknown_states(
     known = _list_known(found, facts)
     left = {why: [name for name in names if name not in known] for why, names in unknown.items()}
     return [
-        DriverState(f"whether: {', '.join(names)}", make_unread(why), f"not known: {why}", "")
-        for why, names in left.items()
-        if names
+        DriverState(f"not known: {', '.join(names)}", make_unread(why), why, "") for why, names in left.items() if names
     ]
 
 

@@ -265,7 +265,7 @@ def driver_text(table: DriverTable, page: Page) -> str:
     above = _join_above(table)
     if why := [clause for clause in table.clauses if clause not in above]:
         lines += ["", *_wrap_paragraph(f"Why: {'; '.join(why)}", page)]
-    if table.way_out.removeprefix("first: ") not in above:
+    if table.way_out.removeprefix("first: ") not in above and not _is_shown(table, page):
         lines += [*([] if why else [""]), *_way_out(table.way_out, page)]
     if unknown := [text for text in table.unknown if text not in above]:
         lines += ["", *(line for text in unknown for line in _wrap_paragraph(f"not known: {text}", page))]
@@ -276,7 +276,7 @@ def driver_text(table: DriverTable, page: Page) -> str:
 
 def _without_gaps(table: DriverTable, page: Page) -> DriverTable:
     """The table without the reasons that a record lacks an answer."""
-    states = (replace(one, evidence="not known") if missing_answer(one.evidence, page) else one for one in table.states)
+    states = (replace(one, evidence="") if missing_answer(one.evidence, page) else one for one in table.states)
     unknown = (reason for reason in table.unknown if not missing_answer(reason, page))
     return replace(table, states=tuple(states), unknown=tuple(unknown))
 
@@ -286,6 +286,12 @@ def _join_above(table: DriverTable) -> str:
     texts = [text for state in table.states for text in (state.evidence, state.way_out)]
     texts += [text for row in table.rows for text in (row.installed, row.available)]
     return "\n".join([*texts, table.way_out if _is_refused_install(table) else ""])
+
+
+def _is_shown(table: DriverTable, page: Page) -> bool:
+    """Whether each step of the way out is one of a state's, which may say more behind it."""
+    shown = [step for state in table.states for step in page.steps(state.way_out)]
+    return all(any(one.startswith(step) for one in shown) for step in page.steps(table.way_out.removeprefix("first: ")))
 
 
 def _render_verdict(table: DriverTable, leading: StateRow | None, page: Page) -> list[str]:
@@ -315,7 +321,8 @@ def _is_refused_install(table: DriverTable) -> bool:
 
 def _make_sentence(state: StateRow) -> str:
     """`FAULT, mismatch: the loaded module is ...`."""
-    return f"FAULT, {state.name}: {state.evidence}" if state.is_dead else f"{state.name}: {state.evidence}"
+    says = f"{state.name}: {state.evidence}" if state.evidence else state.name
+    return f"FAULT, {says}" if state.is_dead else says
 
 
 def _row_lines(row: DriverRow, page: Page) -> list[str]:

@@ -179,7 +179,7 @@ def test_faults_are_named_before_errors_of_programs():
 def test_mismatch_that_nvidia_smi_says_is_not_also_unknown():
     """Which version the next boot loads is not in a report, so that a reboot is a condition."""
     states = choose(Facts(reader(report(smi="Failed to initialize NVML: Driver/library version mismatch"))), {}).states
-    [fault] = [one for one in states if not one.name.startswith("whether")]
+    [fault] = [one for one in states if not one.name.startswith("not known")]
     assert (fault.name, "version mismatch" in fault.evidence) == ("nvidia-smi refuses", True)
     assert fault.way_out.splitlines()[1:] == [
         "see which version the next boot loads: modinfo -F version nvidia",
@@ -202,7 +202,7 @@ def test_mismatch_that_nvidia_smi_says_is_not_also_unknown():
 def test_what_the_module_and_nvidia_smi_tell_is_not_unknown(smi, known):
     content = report(smi=smi) if smi else report()
     states = choose(Facts(reader(content)), {}).states
-    unknown = {name for one in states for name in one.name.removeprefix("whether: ").split(", ")}
+    unknown = {name for one in states for name in one.name.removeprefix("not known: ").split(", ")}
     assert {"held", "runfile"} <= unknown
     assert not unknown & (known | {"not loaded", "module missing", "nvidia-smi missing", "driver files gone"})
 
@@ -255,7 +255,7 @@ def test_who_reads_a_report_is_not_sent_for_one(name):
 def test_log_of_the_buffer_is_not_called_the_journals():
     content = report(dmesg="[ 864000.1] audit: type=1400\n")
     found = [one for one in findings(reader(content)) if one.rule == "host-hardware-errors"]
-    assert any("only the buffer of the kernel was read" in one.reason for one in found)
+    assert any("only the kernel's buffer was read" in one.reason for one in found)
     assert "SystemMaxUse" not in "".join(one.todo for one in found)
 
 

@@ -741,7 +741,7 @@ def test_refusal_of_nvidia_smi_is_said_once_and_not_guessed():
     lost = {"smi": "refused", "refusal": "gpu lost", "problem": "nvidia-smi: GPU is lost"}
     assert names(host(nvidia=lost)) == ["GPU lost"]
     hidden = {"smi": "refused", "refusal": "no permission", "problem": "nvidia-smi: Insufficient Permissions"}
-    assert names(host(nvidia=hidden)) == ["whether: nvidia-smi refuses"]
+    assert names(host(nvidia=hidden)) == ["not known: nvidia-smi refuses"]
 
 
 def test_xid_79_is_claimed_where_the_kernel_log_has_it_alone():
@@ -800,7 +800,7 @@ def test_gpu_that_this_driver_does_not_drive_is_not_called_lost():
 
 def test_gpu_of_which_it_is_not_known_whether_it_answers_is_not_well():
     hidden = SilentGpu("0000:43:00.0", "nvidia-smi may not open the GPU at 0000:43:00.0", "not known")
-    assert names(host(nvidia={"silent": (hidden,)})) == ["whether: GPU lost"]
+    assert names(host(nvidia={"silent": (hidden,)})) == ["not known: GPU lost"]
     assert names(host(nvidia={"silent": (FALLEN, hidden)})) == ["GPU lost"]
 
 
@@ -864,7 +864,7 @@ def test_evidence_that_cannot_be_read_is_unknown_and_the_rest_is_told():
     facts = host(loaded_version="580.95.05")
     facts.nvidia = Silent(*[make_unread("needs root")] * 11)
     found = states(facts)
-    assert [one.name for one in found] == ["mismatch", "whether: GPU lost, nvidia-smi refuses, nvidia-smi missing"]
+    assert [one.name for one in found] == ["mismatch", "not known: GPU lost, nvidia-smi refuses, nvidia-smi missing"]
     assert found[1].way_out == ""
     with pytest.raises(UnknownFact, match="needs root"):
         assert found[1].is_fault
@@ -887,7 +887,7 @@ def test_wrong_flavour_is_a_fault_of_the_machine_unless_every_gpu_answers(change
 def test_wrong_flavour_is_not_known_where_it_is_not_known_whether_the_gpus_answer():
     facts = host(generations=("hopper", "volta"))
     facts.nvidia = Silent(*[make_unread("needs root")] * 11)
-    assert names(facts) == ["whether: GPU lost, wrong flavour, nvidia-smi refuses, nvidia-smi missing"]
+    assert names(facts) == ["not known: GPU lost, wrong flavour, nvidia-smi refuses, nvidia-smi missing"]
 
 
 @pytest.mark.parametrize(

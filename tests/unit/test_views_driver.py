@@ -13,7 +13,7 @@ from hosttune.host.overlay.overlay import Overlay
 from hosttune.host.reading.rooted import RootReader
 from hosttune.host.record.record import read_record
 from hosttune.values import ABSENT, FileValue
-from hosttune.views.driver import driver_json, driver_table, driver_text
+from hosttune.views.driver import DriverTable, StateRow, driver_json, driver_table, driver_text
 from hosttune.views.page import Page
 from hosttune.views.step_commands import find_command
 from hosttune.views.terminal import Screen
@@ -156,8 +156,20 @@ def test_every_record_fits_the_width_and_the_schema(name, width):
     text = driver_text(table, Page(screen=Screen(width), is_verbose=True))
     assert text.endswith("\n")
     assert "  \n" not in text
-    long = [line for line in text.splitlines() if len(line) > width and not find_command(line.strip())]
+    long = [
+        line for line in text.splitlines() if len(line) > width and not find_command(line.strip().removeprefix("-> "))
+    ]
     assert all(any(len(word) > 20 for word in line.split()) for line in long)
+
+
+def test_steps_that_a_state_shows_are_not_shown_again():
+    """Also where the state says more behind one of them; the command stands on the line of its arrow."""
+    command = "sudo apt-get install " + " ".join(f"linux-modules-nvidia-580-open-6.8.0-{at}-generic" for at in (45, 48))
+    state = StateRow("DKMS failed", True, "dpkg stopped half-way", f"{command} (if apt has them)\nsudo dpkg -a", True)
+    table = DriverTable((), "refuse", (), (), f"{command}\nsudo dpkg -a", (state,), ())
+    text = driver_text(table, Page(screen=Screen(80)))
+    assert text.count("sudo dpkg -a") == 1
+    assert f"\n  -> {command}\n     (if apt has them)\n" in text
 
 
 @pytest.mark.parametrize(("installed", "month"), [("580-server-open", "2028-08"), ("580-server", "2028-08")])

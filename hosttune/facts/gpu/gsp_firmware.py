@@ -1,5 +1,5 @@
-"""Why the driver could not set a GPU up, as the kernel log tells: the firmware of the GPU's own processor (GSP) that is
-missing, was not read or is of another version, a start that was left half-way, or a reason that the log does not have.
+"""Why the driver could not set a GPU up, as the kernel log tells: the firmware of the GPU's own processor (GSP) is
+missing, was not read or is of another version; a start was left half-way; or for a reason that the log does not have.
 
 Each open of a GPU that no process keeps open sets it up, and reads the firmware of the module's own version from
 /lib/firmware/nvidia/VERSION. Sources: RmFetchGspRmImages and RmInitAdapter (osinit.c), kernel_gsp.c and nv.c of
