@@ -326,6 +326,14 @@ def test_who_reads_a_report_is_not_sent_for_one(name):
     assert "run nvidia-bug-report.sh" not in "".join(one.todo for one in found)
 
 
+def test_parameter_that_the_kernel_command_line_sets_is_named_with_it():
+    listed = LISTED.format(3, "/proc/cmdline")
+    door = reader(report(more=f"*** /proc/cmdline\n{listed}\nro nvidia.NVreg_EnableGpuFirmware=0\n"))
+    options = Facts(door).module_options["nvidia.NVreg_EnableGpuFirmware"]
+    assert options.set_by.startswith("the kernel command line: nvidia.NVreg_EnableGpuFirmware=0 sets it")
+    assert Facts(door).module_options["nvidia.NVreg_EnableMSI"].set_by == "it is not known which file sets it"
+
+
 def test_log_of_the_buffer_is_not_called_the_journals():
     content = report(dmesg="[ 864000.1] audit: type=1400\n")
     found = [one for one in findings(reader(content)) if one.rule == "host-hardware-errors"]
