@@ -72,6 +72,23 @@ def test_server_that_waits_for_somebody_to_come_waits_for_no_store():
     ) == Wait(Want.TIMER)
 
 
+@pytest.mark.parametrize("channel", ["__skb_wait_for_more_packets", "inet_csk_accept", "unix_accept"])
+def test_thread_that_accepts_beside_the_work_is_no_wait(channel):
+    """ami-data-companion issue 140: a loader of PyTorch accepts on a UNIX socket, and its main process polls a pipe."""
+    listening = {"unix": [OpenSocket(7)]} if "inet" not in channel else {}
+    tcp = [] if listening else [OpenSocket(7, "127.0.0.1:29500", "0.0.0.0:0", is_listening=True)]
+    assert wait(channel, {14: "socket:[7]"}, file=14, tcp=tcp, **listening) is None
+    ends = Ends({1: {14: "socket:[7]"}}, {one.inode: one for one in tcp}, {7: OpenSocket(7)} if listening else {})
+    assert wait_of([Sleeper(1, channel, 14), Sleeper(1, "futex_do_wait")], ends) == Wait(Want.LOCK, "in memory")
+
+
+def test_datagrams_of_a_socket_of_this_host_are_no_network():
+    pair = [OpenSocket(7, peer=8), OpenSocket(8, peer=7)]
+    assert wait("__skb_wait_for_more_packets", {5: "socket:[7]"}, file=5, unix=pair) == Wait(
+        Want.PEER, "a socket of this host"
+    )
+
+
 @pytest.mark.parametrize(
     ("call", "is_page"), [("-1 0x7ffd 0x7f01\n", True), ("0 0x3 0x7f 0x1000\n", False), ("", False)]
 )

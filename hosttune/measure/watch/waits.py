@@ -109,12 +109,13 @@ def _judge_sleeper(one: Sleeper, ends: Ends, ours: Container[tuple[str, int]]) -
     kind = mark(one.channel)
     links = ends.links.get(one.pid, {})
     file = links.get(one.file) if one.file is not None else None
+    if kind in {Task.NETWORK, Task.PEER} and _is_accepting(file, ends):
+        return None
     if kind == Task.NETWORK:
         if one.channel.startswith(_FILE_SERVERS):
             return Wait(Want.NETWORK, FILE_SERVER, one.is_fault)
-        return _find_network([file] if file else links.values(), ends) or Wait(Want.NETWORK)
-    if kind == Task.LOCK:
-        return Wait(Want.LOCK, _lock_name(file))
+        own = _find_peer([file], ends, ours) if file else None
+        return own or _find_network([file] if file else links.values(), ends) or Wait(Want.NETWORK)
     if kind == Task.PEER and one.channel.startswith(_FUSE):
         return Wait(Want.PEER, f"the server of {file}{THROUGH_FUSE}" if file else FUSE_SERVER, one.is_fault)
     if kind == Task.PEER:
@@ -123,7 +124,18 @@ def _judge_sleeper(one: Sleeper, ends: Ends, ours: Container[tuple[str, int]]) -
         return _judge_pipe(file, links, ours)
     if kind == Task.POLL:
         return _find_network(links.values(), ends) or _judge_poll(links, ends, ours)
-    return {Task.TIMER: Wait(Want.TIMER), Task.FUTEX: _IN_MEMORY}.get(kind)
+    plain = {Task.LOCK: Wait(Want.LOCK, _lock_name(file)), Task.TIMER: Wait(Want.TIMER), Task.FUTEX: _IN_MEMORY}
+    return plain.get(kind)
+
+
+def _is_accepting(file: str | None, ends: Ends) -> bool:
+    """Whether it sleeps in accept(2), as a thread beside the work does for whoever comes (loaders of PyTorch hand over
+    files so): a UNIX socket that sleeps there is connected to none."""
+    key = inode_of(file or "")
+    if key is None or key[0] != "socket":
+        return False
+    tcp, unix = ends.tcp.get(key[1]), ends.unix.get(key[1])
+    return (tcp is not None and tcp.is_listening) or (unix is not None and not unix.peer)
 
 
 def _lock_name(file: str | None) -> str:
