@@ -136,6 +136,15 @@ def test_what_comes_from_outside_leads_what_the_job_hands_itself():
     assert wait_of([], NONE) is None
 
 
+@pytest.mark.parametrize("channel", ["sigsuspend.isra.0", "do_sigtimedwait.isra.0"])
+def test_program_that_waits_for_the_end_of_the_job_is_not_what_the_job_waits_for(channel):
+    """`timeout 1h python train.py`, or tini in a container."""
+    around, inside = Sleeper(1, channel), Sleeper(2, "pipe_read", 3)
+    ends = Ends({1: {}, 2: {3: "pipe:[9]", 4: "pipe:[9]>"}}, {}, {})
+    assert wait_of([around, inside], ends) == Wait(Want.EACH_OTHER)
+    assert wait_of([around], ends) == wait_of([around, Sleeper(2, "do_wait")], ends) == Wait(Want.TIMER)
+
+
 def test_lock_is_named_by_its_file():
     assert wait("locks_lock_inode_wait", {4: "/var/lock/x"}, file=4) == Wait(Want.LOCK, "/var/lock/x")
 

@@ -45,6 +45,7 @@ _TIMER = (
     "__x64_sys_pause", "__do_sys_pause", "sys_pause", "__arm64_sys_pause", "__se_sys_pause", "do_sigsuspend",
     "__ia32_sys_pause",
 )  # fmt: skip
+_SIGNAL = ("do_sigtimedwait", "sigsuspend", "do_sigsuspend")  # timeout(1), tini: for the end of what they started
 _FUTEX = ("futex", "__futex")
 
 
@@ -91,13 +92,16 @@ class Ends:
 def wait_of(sleepers: Iterable[Sleeper], ends: Ends) -> Wait | None:
     """What the job sleeps on: what comes from outside before what its own tasks hand each other. Pure.
 
-    None where nothing sleeps, or on nothing that is known. A lock in memory (futex(2)) is one when no task of the job
-    sleeps on anything else: pools of threads sleep so too, until there is work.
+    None where nothing sleeps, or on nothing that is known. One that waits for a signal counts if no other does. A lock
+    in memory (futex(2)) is one when no task of the job sleeps on anything else: pools of threads sleep so too, until
+    there is work.
     """
     ours = _list_inodes(ends.links)
-    found = [_judge_sleeper(one, ends, ours) for one in sleepers]
+    judged = [(_judge_sleeper(one, ends, ours), one.channel.startswith(_SIGNAL)) for one in sleepers]
+    at_work = [found for found, waits_for_signal in judged if found is not None and not waits_for_signal]
+    found = at_work or [found for found, _ in judged if found is not None]
     for kind in (Want.NETWORK, Want.LOCK, Want.PEER, Want.TIMER, Want.EACH_OTHER):
-        known = [one for one in found if one is not None and one.kind is kind]
+        known = [one for one in found if one.kind is kind]
         if known and all(one == _IN_MEMORY for one in known):
             return Wait(Want.LOCK, _IN_MEMORY.what)
         if known:
