@@ -142,8 +142,8 @@ def select_lasting(first: Iterable[Loss], second: Iterable[Loss]) -> tuple[Loss,
 def _new_faults(before: HostStanding, after: HostStanding) -> list[Loss]:
     """Faults that before did not have, or not as badly. Where it could not tell of any, none is new.
 
-    What one rule of health cannot say is none: any user can have the kernel log more than journald reads, and rules that need the
-    log are unknown then. GPUs, mounts, links and services that a boot has lost are signs of their own.
+    What one rule of health cannot say is none: any user can have the kernel log more than journald reads, and rules
+    that need the log are unknown then. GPUs, mounts, links and services that a boot has lost are signs of their own.
     """
     was = {(one.aspect, one.name): one.grade for one in before.signs}
     blind = {(one.aspect, one.name) for one in before.unseen}

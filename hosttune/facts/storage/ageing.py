@@ -98,6 +98,15 @@ def collect(reader: Reader, facts: Facts) -> Ageing:
     return Ageing(tuple(dict.fromkeys(search.rules)), tuple(search.hidden.values()))
 
 
+def list_places_of_users(reader: Reader) -> Iterator[str]:
+    """The files and folders with which users say what runs for them: crontabs, and units in homes."""
+    yield _LINGER
+    names = reader.list(SPOOL)
+    yield from (f"{SPOOL}/{name}" for name in (names if isinstance(names, tuple) else ()) if name != "root")
+    homes = reader.list("/home")
+    yield from (f"/home/{name}/{one}" for name in (homes if isinstance(homes, tuple) else ()) for one in _USER_UNITS)
+
+
 class _AgeingSearch:
     """Reads all the files. A refusal is kept, and the search goes on."""
 
