@@ -251,6 +251,19 @@ def test_planned_values_that_are_not_in_force_are_told():
     assert kept.state == f"{here} is still among the arguments of the running kernel"
 
 
+def test_subject_that_a_run_left_as_it_was_is_no_loss_when_it_comes_free():
+    """A user takes away the job that held the change of /data2: the run has changed only /data."""
+    one = session()
+
+    def states(target):
+        value = standing.read_address(Address("mount", target), one.reader)
+        change = Change(Address("mount", target), Action.UPDATE, "noatime", value, "storage-noatime")
+        return [found.state for found in read_planned(one, [change])]
+
+    assert [state.partition(":")[0] for state in states("/data")] == ["storage-noatime /data is not in force"]
+    assert states("/") == []
+
+
 def test_what_the_rules_would_still_change_is_not_in_force():
     one = session()
     rule = next(finding.rule for finding in one.look(one.facts) if finding.changes)
