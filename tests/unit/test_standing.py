@@ -149,7 +149,8 @@ OF_CONNECTIONS = (
 )  # fmt: skip
 # What udev starts for an array or a volume group on a loop device, which udisks2 makes of any file of a user.
 OF_FILES = (
-    "mdadm-last-resort@md127.service", "mdmonitor.service", "mdmonitor-oneshot.service", "mdmon@md127.service", "lvm-activate-evil.service",
+    "mdadm-last-resort@md127.service", "mdmonitor.service", "mdmonitor-oneshot.service", "mdcheck_start.service", "mdcheck_continue.service",
+    "e2scrub@-run-media-eve-x.service", "e2scrub_fail@-run-media-eve-x.service", "xfs_scrub@-run-media-eve-x.service", "apport-autoreport.service", "mdmon@md127.service", "lvm-activate-evil.service",
     "lvm2-pvscan@7:0.service",
 )  # fmt: skip
 OF_USERS = (
