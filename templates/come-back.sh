@@ -146,17 +146,42 @@ take_turn() { (set -C && echo "$boot" > "$T/returned") 2> /dev/null && sync "$T/
 
 # Any local user chooses the name of a process, and of the files that it has open. No such word becomes an argument here,
 # and none decides: a name counts only for processes of root, a device by its numbers.
-is_monitor() { # folder of a process
-    name=
+read_process() { # folder of a process: its name and user, and for how many open files it has room
+    name= uid= size=
     while read -r key value rest; do
         case $key in
         Name:) name=$value${rest:+ $rest} ;;
-        Uid:) [ "$value" = 0 ] || return 1; break ;;
+        Uid:) uid=$value ;;
+        FDSize:) size=$value; break ;;
         esac
-    done 2> /dev/null < "$1/status" || return 0 # it has ended
-    case $monitors in *"
+    done 2> /dev/null < "$1/status"
+    [ "$size" ] # else it has ended
+}
+
+is_monitor() {
+    [ "$uid" = 0 ] && case $monitors in *"
 $name
 "*) ;; *) false ;; esac
+}
+
+# What a user has open hides only their own: each has a share, with what it costs to look at a file that is only called like
+# a GPU. All subordinate ids have one together: one user has 65,536 of them (subuid(5)).
+most=1048576
+has_share_left() { # of uid, to look at so many files
+    owner=$uid
+    [ "$uid" != 0 ] || return 0
+    [ -z "$first" ] || [ "$uid" -lt "$first" ] || [ "$uid" -ge "$behind" ] || owner=others
+    eval "used=\$((\${used_$owner:-0} + $1)) used_$owner=\$used"
+    [ "$used" -le "$most" ]
+}
+
+find_subordinates() {
+    first= behind=0
+    while IFS=: read -r name begin count rest; do
+        case $begin:$count in :* | *: | *[!0-9:]*) continue ;; esac
+        [ "${first:-$begin}" -lt "$begin" ] || first=$begin
+        [ "$behind" -ge $((begin + count)) ] || behind=$((begin + count))
+    done 2> /dev/null < "$R/etc/subuid"
 }
 
 # NVIDIA's GPUs are character devices of major 195; its minors 254 and 255 are no GPU (nv-linux.h: NV_MINOR_DEVICE_NUMBER_*).
@@ -192,36 +217,56 @@ is_of_kernel() { # folder of a process, number of an open file
         [ "$key" != mnt_id: ] || mount=$value
     done 2> /dev/null < "$1/fdinfo/$2"
     case $mount in '' | *[!0-9]*) return 1 ;; esac
-    line=$(timeout 5 grep -h -m 1 "^$mount " "$1/mountinfo" "$R/proc/1/mountinfo" 2> /dev/null)
+    line=$(timeout 2 grep -h -m 1 "^$mount " "$1/mountinfo" "$R/proc/1/mountinfo" 2> /dev/null)
     case ${line#* - } in "devtmpfs "* | "tmpfs "* | "ext4 "* | "xfs "* | "btrfs "*) ;; *) false ;; esac
 }
 
-# Only what is called like a GPU is looked at: a look at an open file of a dead server (NFS, FUSE) does not end. With -b
-# a line break and a blank in the name of a file are escaped, so no name makes up a line.
-has_gpu_open() { # folder of a process
-    ls -lb "$1/fd/" 2> /dev/null | {
-        while read -r entry; do
-            case $entry in *" -> /dev/nvidia"[0-9] | *" -> /dev/nvidia"[0-9][0-9] | *" -> /dev/kfd") ;; *) continue ;; esac
-            entry=${entry% -> *} number=${entry##* }
-            case $number in *[!0-9]*) continue ;; esac # a line that a file's name has made up
+# Only what is called like a GPU is looked at: a look at an open file of a dead server (NFS, FUSE) does not end. What find(1)
+# prints has no name of a user's: open files have numbers.
+find_gpu_files() { # folder
+    find "$1" -maxdepth 1 "(" -lname "/dev/nvidia[0-9]" -o -lname "/dev/nvidia[0-9][0-9]" -o -lname /dev/kfd ")" 2> /dev/null
+}
+
+has_gpu_open() { # folder of a process; status 3 where it has files that are only called so
+    find_gpu_files "$1/fd/" | {
+        looked=0
+        while [ "$looked" -lt 4 ] && read -r entry; do
+            number=${entry##*/} looked=$((looked + 1))
             is_open "$1/fdinfo/$number" && is_of_kernel "$1" "$number" && is_gpu "$1/fd/$number" && exit 0
         done
+        [ "$looked" = 0 ] || exit 3
         exit 1
     }
 }
 
-look_for_gpu_work() {
+look_for_gpu_work() { # status 1: there is none; 2: none was seen, and some processes were not looked at
     find_kfd
+    find_subordinates
+    none=1
     for process in "$R"/proc/[0-9]*; do
-        is_monitor "$process" || ! has_gpu_open "$process" || return 0
+        if ! read_process "$process" || is_monitor; then
+            continue
+        elif has_share_left "$size"; then
+            has_gpu_open "$process"
+            case $? in
+            0) return 0 ;;
+            3) has_share_left $((most / 8)) ;;
+            esac
+        else
+            none=2
+        fi
     done
-    return 1
+    return "$none"
 }
 
-# A look that does not end in time counts as work: the last deadline bounds that, too.
+# What was not looked at, or not in time, counts as work for ten looks: then a user could only hold the reboot so.
 is_gpu_at_work() {
     in_time 60 look_for_gpu_work
-    [ $? != 1 ]
+    case $? in
+    0) ;;
+    1) false ;;
+    *) unseen=$((unseen + 1)) && [ "$unseen" -le 10 ] ;;
+    esac
 }
 
 uptime_s() { read -r up rest < "$R/proc/uptime" && echo "${up%%.*}"; }
@@ -386,9 +431,10 @@ main() {
     mode=$1
     case $mode in
     check) # a dry run at arming: can this host do it?
-        for tool in cat chmod chown cmp cp grep ls mkdir mount mv rm rmdir sha256sum sleep stat sync systemctl timeout; do
+        for tool in cat chmod chown cmp cp find grep mkdir mount mv rm rmdir sha256sum sleep stat sync systemctl timeout; do
             command -v "$tool" > /dev/null || { echo "$tool is missing"; return 1; }
         done
+        find_gpu_files "$T" > /dev/null || { echo "find(1) looks for no targets of links (-lname)"; return 1; }
         has sums && is_as_listed || { echo "what was kept does not read back"; return 1; }
         sync "$T/set" "$T" || { echo "sync(1) takes no file"; return 1; }
         return
@@ -397,7 +443,7 @@ main() {
     emergency) tag=e9e9 ;;
     *) tag=dead ;;
     esac
-    boot=unknown gave_up= unsaid= watcher= resetter= last=3600 within=$2
+    boot=unknown gave_up= unsaid= watcher= resetter= last=3600 within=$2 unseen=0
     case $mode in deadline | reboot) begin_last_deadline ;; esac
     guard
     status=$?

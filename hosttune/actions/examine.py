@@ -17,7 +17,7 @@ from hosttune.facts import SUBJECTS, Facts, RequestedNames
 from hosttune.facts.base import UnknownFact, complete
 from hosttune.host.door import Stat
 from hosttune.resources.base import Applied
-from hosttune.values import Finding, Plan, Verdict
+from hosttune.values import ABSENT, Finding, Plan, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -95,6 +95,19 @@ class Session:
             {address: (one.value, one.sentence) for address, one in journal.came_back().items()},
         )
         return run_passes(self.selected, self.catalog, self.policy, facts, past, held)
+
+
+def plan_without_users(session: Session) -> Plan:
+    """The plan for this host if no user had a job: a crontab of any of them can hold a change (storage-noatime)."""
+    from hosttune.facts.storage.ageing import list_places_of_users
+    from hosttune.host.overlay.overlay import Overlay
+
+    reader = Overlay(session.reader)
+    for place in list_places_of_users(session.reader):
+        reader.files[place] = ABSENT
+        reader.uncovered.add(place)
+    facts = Facts(reader, session.facts.asked)
+    return replace(session, reader=reader, facts=facts, journal=read_journal(reader)).plan()
 
 
 def faults_of(session: Session, reader: Reader) -> tuple[Finding, ...]:

@@ -140,7 +140,11 @@ def select_lasting(first: Iterable[Loss], second: Iterable[Loss]) -> tuple[Loss,
 
 
 def _new_faults(before: HostStanding, after: HostStanding) -> list[Loss]:
-    """Faults that before did not have, or not as badly. Where it could not tell of any, none is new."""
+    """Faults that before did not have, or not as badly. Where it could not tell of any, none is new.
+
+    What one rule of health cannot say is none: any user can have the kernel log more than journald reads, and rules
+    that need the log are unknown then. GPUs, mounts, links and services that a boot has lost are signs of their own.
+    """
     was = {(one.aspect, one.name): one.grade for one in before.signs}
     blind = {(one.aspect, one.name) for one in before.unseen}
     found: list[Loss] = []
@@ -151,6 +155,8 @@ def _new_faults(before: HostStanding, after: HostStanding) -> list[Loss]:
             found.append(Loss(*place, _describe_sign(_FAULTS, one)))
     for gone in after.unseen:
         place = (gone.aspect, gone.name)
+        if gone.aspect is Aspect.HEALTH and gone.name:
+            continue
         if gone.aspect in _FAULTS and place not in blind and (gone.aspect, "") not in blind:
             found.append(_not_known(*place, gone.reason))
     return found

@@ -44,6 +44,9 @@ _OF_OTHERS = regex(
     # mdmonitor ends with a failure where mdadm.conf has no MAILADDR. What a host's own array lacks storage-raid tells.
     r"|mdadm-(?:last-resort|grow-continue)@.*\.service|mdmon@.*\.service|mdmonitor(?:-oneshot)?\.service|lvm-activate-.*\.service"
     r"|lvm2-pvscan@\d+:\d+\.service"
+    # Checks of each array, and of each file system that is mounted (mdadm; e2scrub_all(8), xfs_scrub_all(8)), a user's
+    # image too; and what reads /var/crash, where any user writes (apport).
+    r"|mdcheck_(?:start|continue)\.service|(?:e2scrub|xfs_scrub)(?:_fail)?@.*\.service|apport-autoreport\.service"
 )
 
 # systemd gives up a socket to which too many connect, which any user can do to some (systemd-coredump.socket by

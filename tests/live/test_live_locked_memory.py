@@ -120,6 +120,44 @@ def assert_may_be_staged(child: int) -> None:
     assert (found.name, found.may_be_staged) == (f"{name} ({child})", True)
 
 
+# A write(2) holds the lock of its file to its end. With SCHED_IDLE, beside what computes on its CPU, that takes long.
+HOLD_FILE = """
+import os, sys, time
+file, cpu = int(sys.argv[1]), min(os.sched_getaffinity(0))
+os.sched_setaffinity(0, {cpu})
+for _ in range(2):
+    if not os.fork():
+        end = time.monotonic() + 60
+        while time.monotonic() < end:
+            pass
+        os._exit(0)
+buffers = [bytes(32 << 20)] * 16
+os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+print("ready", flush=True)
+while True:
+    os.pwritev(file, buffers, 0)
+"""
+
+
+def test_task_that_waits_for_a_file_to_which_an_idle_program_of_a_user_writes_may_be_staged(tmp_path):
+    """Without a FUSE file system, and without any right."""
+    file = os.open(tmp_path, os.O_TMPFILE | os.O_RDWR)
+    command = ["/usr/bin/python3", "-I", "-S", "-c", HOLD_FILE, str(file)]
+    child = subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, user=UID, group=UID, pass_fds=[file], start_new_session=True
+    )
+    try:
+        assert child.stdout
+        assert child.stdout.readline() == "ready\n"
+        with waiting_in_the_kernel(lambda: os.pwrite(file, b"a", 0)) as waiting:
+            assert_may_be_staged(waiting)
+    finally:
+        os.killpg(child.pid, signal.SIGKILL)
+        child.communicate()
+        os.close(file)
+    os.waitpid(waiting, 0)
+
+
 def test_task_of_root_that_waits_for_a_folder_that_a_user_holds_may_be_staged(tmp_path):
     passes(__file__, "tasks_of_root", tmp_path)
 

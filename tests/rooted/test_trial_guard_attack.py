@@ -151,7 +151,7 @@ def await_(is_so) -> None:
 
 
 def await_reboots(root: GuardedRoot) -> int:
-    for _ in range(400):
+    for _ in range(1200):
         if root.reboots:
             break
         time.sleep(0.05)
@@ -261,6 +261,76 @@ def test_reboot_that_hosttune_leaves_to_the_guard(guarded, over):
             process.kill()
             guarded.write("/over", b"")
             waiting.wait(60)
+
+
+FLOOD = """
+import os, resource, time
+most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+held = os.open("/", os.O_RDONLY)
+for _ in range(min(19_000, most - 100)):
+    os.dup(held)
+print("ready", flush=True)
+time.sleep(300)
+"""
+
+
+@contextmanager
+def flood(root: GuardedRoot, processes: int):
+    """Processes of one user that share a table of open files (clone(2), CLONE_FILES): it costs the user the one table."""
+    command = ["/usr/bin/python3", "-I", "-S", "-c", FLOOD]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, user=FLOODED, group=FLOODED) as child:
+        try:
+            assert child.stdout
+            assert child.stdout.readline() == "ready\n"
+            for number in range(processes):
+                (root.root / f"proc/1{number:04}").symlink_to(f"/proc/{child.pid}")
+            yield
+        finally:
+            child.kill()
+
+
+def shorten_look(root: GuardedRoot) -> None:
+    """With a smaller share, so that eleven looks end in a few seconds."""
+    script = root.folder / "run"
+    script.write_text(script.read_text().replace("most=1048576", "most=131072"))
+
+
+def test_open_files_of_a_user_do_not_hold_the_reboot(guarded):
+    """What was not looked at counts as work, but not for ever: here the last deadline does not come."""
+    shorten_look(guarded)
+    with flood(guarded, 300):
+        assert guarded.boot(TRIAL, "deadline") == 0
+        assert await_reboots(guarded)
+    guarded.write("/over", b"")
+
+
+def test_open_files_of_one_user_do_not_hide_the_work_of_another(guarded):
+    shorten_look(guarded)
+    with flood(guarded, 30), holder(guarded, "python3", "/dev/nvidia0", "195:0"):
+        assert guarded.boot(TRIAL, "deadline") == 0
+        time.sleep(5)
+        assert guarded.reboots == 0
+        guarded.write("/over", b"")
+        assert await_reboots(guarded)
+
+
+def test_subordinate_ids_share_what_is_looked_at(guarded):
+    """Each of the 300 processes has an id of its own, of 65,536 that the user has."""
+    shorten_look(guarded)
+    guarded.write("/etc/subuid", b"eve:600000:65536\n# eve\nbob:x:1\n")
+    with flood(guarded, 300):
+        for number in range(300):
+            seen = guarded.root / f"proc/1{number:04}"
+            its = (seen / "status").read_text().replace(str(FLOODED), str(600_000 + number))
+            files = seen.resolve() / "fd"
+            seen.unlink()
+            seen.mkdir()
+            (seen / "fd").symlink_to(files)
+            (seen / "status").write_text(its)
+        assert guarded.boot(TRIAL, "deadline") == 0
+        assert await_reboots(guarded)
+    guarded.write("/over", b"")
 
 
 def test_monitor_of_root_is_no_work(guarded):

@@ -307,3 +307,21 @@ def counting(method, calls):
         return method(self, path)
 
     return counted
+
+
+LARGE = "#!/bin/sh\n" + "true\n" * 400_000
+
+
+@pytest.mark.parametrize(
+    ("files", "of_user"),
+    [
+        ({f"{SPOOL}/eve": "@daily /opt/s.sh\n", "/opt/s.sh": LARGE}, True),
+        ({f"{SPOOL}/root": "@daily /opt/s.sh\n", "/opt/s.sh": LARGE}, False),
+        ({f"{SPOOL}/eve": "@daily /opt/s.sh\n", "/etc/cron.d/x": "@daily root /opt/s.sh\n", "/opt/s.sh": LARGE}, False),
+        ({"/etc/cron.d/x": "@daily eve /home/eve/s.sh\n", "/home/eve/s.sh": LARGE}, True),
+        ({"/var/lib/systemd/linger/eve": ""}, True),
+    ],
+)
+def test_what_a_user_keeps_from_being_read_is_known_as_of_a_user(files, of_user):
+    hidden = Facts(FakeReader(files, links={"/lib": "usr/lib"})).ageing.hidden
+    assert [one.is_of_user for one in hidden] == [of_user]

@@ -8,6 +8,8 @@ import pytest
 from hosttune.actions.record.encode import encode_record
 from hosttune.facts import Facts, UnknownFact
 from hosttune.facts.base import complete
+from hosttune.facts.gpu.gpu_errors import xids_in
+from hosttune.facts.gpu.nvidia_smi import messages_in
 from hosttune.facts.kernel.host_log import MAX_LINES, choose_lines, count_severities, died_in, lockups_in, modules_in
 from hosttune.facts.kernel.kernel_log import (
     DAY_OLD,
@@ -15,6 +17,7 @@ from hosttune.facts.kernel.kernel_log import (
     JOURNAL,
     MISSED,
     NEWEST,
+    date_dmesg,
     lines_of,
     merge_logs,
     message_of,
@@ -202,6 +205,59 @@ def test_lines_that_both_have_are_told_once_though_their_clocks_differ():
 def test_lines_of_a_journal_keep_their_order_when_the_clock_is_set():
     journal = log_of("NVRM: a", at=NOW) + log_of("NVRM: b", at=NOW - 9000)
     assert merge_logs(journal, "", 600.0) == journal
+
+
+STEPPED = (
+    (0.0, "Linux version 6.8.0-60-generic"),
+    (1.0, "nvme nvme0: I/O 12 QID 3 timeout, reset controller"),
+    (20.0, "NVRM: loading NVIDIA UNIX x86_64 Kernel Module  570.86.15"),
+    (40.0, "NVRM: Xid (PCI:0000:17:00): 95, pid=1, name=x, Uncontained ECC error"),
+    (41.0, LINES[1]),
+    (42.0, LINES[1]),
+    (9000.0, "nvme nvme0: I/O 12 QID 3 timeout, reset controller"),
+    (9001.0, LINES[1]),
+)
+
+
+@pytest.mark.parametrize("forgotten", [0, 2, 3])
+@pytest.mark.parametrize("steps", [(0,), (3600,), (-7200,), (2 * 86400,), (40 * 86400, 3 * 86400)], ids=str)
+def test_lines_from_before_the_clock_was_set_are_there_once_with_the_right_time(steps, forgotten):
+    """An RTC in local time, or with an empty battery, until NTP sets it; the buffer is dated by the clock of now."""
+    booted = NOW - 10_000
+    wrong = dict(zip((0, 1, *range(2, 6)), (*steps, *steps[-1:] * 6), strict=False))
+    journal = "".join(
+        f"{booted - wrong.get(line, 0) + at:.6f} kernel: {words}\n" for line, (at, words) in enumerate(STEPPED)
+    )
+    buffer = "".join(f"[{at:12.6f}] {words}\n" for at, words in STEPPED[forgotten:])
+    both = merge_logs(journal, date_dmesg(buffer, booted), 610.0, booted)
+    assert sorted(words for _, words in map(message_of, lines_of(both))) == sorted(words for _, words in STEPPED)
+    for at, words in STEPPED[forgotten:]:
+        assert any(message_of(line)[0] == pytest.approx(booted + at) for line in lines_of(both) if words in line)
+
+
+def test_what_the_buffer_has_alone_is_counted_after_the_clock_was_set():
+    booted = NOW - 10_000
+    journal = "".join(f"{booted - 3600 + at:.6f} kernel: {words}\n" for at, words in STEPPED[:5])
+    buffer = "".join(f"[{at:12.6f}] {words}\n" for at, words in STEPPED)
+    both = merge_logs(journal, date_dmesg(buffer, booted), 610.0, booted)
+    assert [message_of(line)[1] for line in lines_of(both)] == [words for _, words in STEPPED]
+
+
+def test_load_of_the_driver_is_no_reset_where_the_clock_was_set_behind_it():
+    booted = NOW - 7200
+    journal = "".join(log_of(words, at=booted - 3600 + at) for at, words in STEPPED[:4])
+    buffer = "".join(f"[{at:12.6f}] {words}\n" for at, words in STEPPED[:4])
+    (error,) = xids_in(messages_in(facts_of(journal, buffer).kernel_log.both), "570.86.15", NOW, {})["0000:17:00.0"]
+    assert (error.count, error.is_back, error.resets) == (1, False, 0)
+
+
+def test_long_log_of_the_same_words_is_merged_in_linear_time():
+    line = "nvme nvme0: I/O 12 QID 3 timeout, reset controller"
+    many = 40_000
+    journal = "".join(f"{NOW + number / 1000:.6f} kernel: {line}\n" for number in range(many))
+    began = process_time()
+    assert merge_logs(journal, journal, 600.0) == journal
+    assert process_time() - began < 4
 
 
 WRAPPED = "[ 5400.1] audit: type=1400\n"

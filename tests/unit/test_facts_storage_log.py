@@ -257,11 +257,21 @@ EVE = Process(77, "a", "eve", ("a",), 0, 0, (), "", 0.0, uid=1001)
         ("1001 1001", "ext4_buffered_write_iter", [], 1001, "", True),  # also where it is detached
         ("1001 1001", "ext4_buffered_write_iter", [], 0, PRIVATE, True),
         ("1001 0", "", [], 0, PRIVATE, True),  # a setuid program that she started
-        ("1001 1001", "ext4_buffered_write_iter", [], 0, ROOTS, False),
-        ("0 0", "ext4_buffered_write_iter", [], 1001, PRIVATE, False),
+        ("1001 1001", "ext4_buffered_write_iter", [], 0, ROOTS, True),  # of a program of hers that hardly runs
+        ("1001 1001", "ext4_buffered_write_iter", [SDA_FAILS], 0, ROOTS, False),
+        ("1001 1001", "ext4_buffered_write_iter", [TIMEOUT], 0, ROOTS, False),
+        ("1001 1001", "copy_net_ns", [], 0, ROOTS, True),
+        ("1001 1001", "folio_wait_bit_common", [], 0, ROOTS, False),
+        ("1001 1001", "__wait_on_buffer", [], 0, ROOTS, False),
+        ("1001 1001", "jbd2_log_wait_commit", [], 0, ROOTS, False),
+        ("1001 1001", "xlog_wait_on_iclog", [], 0, ROOTS, False),
+        ("1001 1001", "rpc_wait_bit_killable", [], 0, ROOTS, False),
+        ("1001 1001", "", [], 0, ROOTS, False),
+        ("0 0", "copy_net_ns", [], 0, ROOTS, False),
+        ("0 0", "ext4_buffered_write_iter", [], 1001, PRIVATE, True),
         ("0 0", "path_openat", [], 1001, PRIVATE, True),
         ("0 0", "do_lock_mount.part.0", [], 0, PRIVATE, True),
-        ("0 0", "path_openat", [], 0, ROOTS, False),
+        ("0 0", "path_openat", [], 0, ROOTS, True),
         ("0 0", "io_ring_exit_work", [], 0, ROOTS, True),  # two rings of a user that wait for each other
         ("0 0", "io_ring_exit_work", [SDA_FAILS], 0, ROOTS, False),
         ("0 0", "path_openat", [SDA_FAILS], 1001, PRIVATE, False),
@@ -273,9 +283,7 @@ EVE = Process(77, "a", "eve", ("a",), 0, 0, (), "", 0.0, uid=1001)
         ("1001 1001", "io_schedule", [TIMEOUT], 1001, PRIVATE, False),
     ],
 )
-def test_task_that_waits_for_a_lock_may_be_held_by_a_fuse_file_system_that_it_does_not_see(
-    ids, wchan, more, connection, seen, may_be
-):
+def test_task_that_waits_for_a_lock_may_be_held_by_a_user(ids, wchan, more, connection, seen, may_be):
     files = {
         "/proc/4711/wchan": wchan,
         "/proc/4711/stat": "4711 (pt_main) D 1\n",

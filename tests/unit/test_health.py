@@ -260,7 +260,13 @@ def test_host_that_no_rule_may_judge_is_not_fit(words, why, capsys):
 
 @pytest.mark.parametrize(
     ("function", "is_of_user"),
-    [("request_wait_answer", True), ("fuse_get_req", True), ("do_lock_mount.part.0", True), ("io_schedule", False)],
+    [
+        ("request_wait_answer", True),
+        ("fuse_get_req", True),
+        ("do_lock_mount.part.0", True),
+        ("ext4_buffered_write_iter", True),
+        ("io_schedule", False),
+    ],
 )
 def test_server_and_lock_of_a_user_are_no_fault(monkeypatch, function, is_of_user):
     """A FUSE server that knows no interrupts keeps who asks it in state D, and no signal ends that."""

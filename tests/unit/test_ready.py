@@ -69,6 +69,7 @@ def brought(
     source="/dev/sda1",
     disturb=Disturbs.NOTHING,
     known=None,
+    whole=None,
 ):
     made = []
 
@@ -80,6 +81,7 @@ def brought(
 
     monkeypatch.setattr(module, "apply", make)
     monkeypatch.setattr(module, "faults_of", lambda *_: later)
+    monkeypatch.setattr(module, "plan_without_users", lambda _: whole or plan)
     host = host or Host()
     kinds = (mounts or {"/": "ext4"}).items()
     visible = tuple(SimpleNamespace(target=at, fstype=fstype, source=source) for at, fstype in kinds)
@@ -120,6 +122,19 @@ def test_plan_that_is_not_approved_is_not_made_and_says_which_line_approves_it(m
     lines = "one of these lines in /etc/hosttune/approved approves it: dddddddddddd or: "
     assert f"dddddddddddd is approved nowhere; {lines}" in state.sentence
     assert "policy cccccccccccc edition 2026.2 risk low" in state.sentence
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_made"), [((CHANGE,), True), ((replace(CHANGE, after="x"),), False), ((), False)]
+)
+def test_plan_of_which_users_hold_a_part_is_made_where_the_whole_is_approved(monkeypatch, changes, is_made):
+    """A crontab that deletes by access time takes a change out of the plan, which has another digest then."""
+    whole = replace(plan_of(*changes, replace(CHANGE, rule="other")), digest="e" * 64)
+    approvals = Approvals("approved", ("e" * 12,))
+    state, was_made = brought(
+        monkeypatch, plan_of(CHANGE), receipt_of(), at_boot=AtBoot(), approvals=approvals, whole=whole
+    )
+    assert (state.standing, was_made) == ((Standing.READY, True) if is_made else (Standing.HELD, False))
 
 
 def test_approved_plan_is_made_and_work_comes_in(monkeypatch):

@@ -149,7 +149,8 @@ OF_CONNECTIONS = (
 )  # fmt: skip
 # What udev starts for an array or a volume group on a loop device, which udisks2 makes of any file of a user.
 OF_FILES = (
-    "mdadm-last-resort@md127.service", "mdmonitor.service", "mdmonitor-oneshot.service", "mdmon@md127.service", "lvm-activate-evil.service",
+    "mdadm-last-resort@md127.service", "mdmonitor.service", "mdmonitor-oneshot.service", "mdcheck_start.service", "mdcheck_continue.service",
+    "e2scrub@-run-media-eve-x.service", "e2scrub_fail@-run-media-eve-x.service", "xfs_scrub@-run-media-eve-x.service", "apport-autoreport.service", "mdmon@md127.service", "lvm-activate-evil.service",
     "lvm2-pvscan@7:0.service",
 )  # fmt: skip
 OF_USERS = (
@@ -249,6 +250,19 @@ def test_planned_values_that_are_not_in_force_are_told():
     here = one.facts.kernel.command_line[-1]
     (kept,) = read_planned(one, [], [], [here, "hosttune_never=1"])
     assert kept.state == f"{here} is still among the arguments of the running kernel"
+
+
+def test_subject_that_a_run_left_as_it_was_is_no_loss_when_it_comes_free():
+    """A user takes away the job that held the change of /data2: the run has changed only /data."""
+    one = session()
+
+    def states(target):
+        value = standing.read_address(Address("mount", target), one.reader)
+        change = Change(Address("mount", target), Action.UPDATE, "noatime", value, "storage-noatime")
+        return [found.state for found in read_planned(one, [change])]
+
+    assert [state.partition(":")[0] for state in states("/data")] == ["storage-noatime /data is not in force"]
+    assert states("/") == []
 
 
 def test_what_the_rules_would_still_change_is_not_in_force():

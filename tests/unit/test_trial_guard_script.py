@@ -797,6 +797,10 @@ def test_script_that_was_cut_short_does_nothing(guarded):
 def test_guard_says_what_it_lacks_before_it_is_armed(guarded):
     root = guarded()
     assert root.boot(ARMED_IN, "check") == 0
+    root.stand_in("find", "exit 1")  # one that knows no -lname
+    assert root.boot(ARMED_IN, "check") != 0
+    root.stand_in("find", "exit 0")
+    assert root.boot(ARMED_IN, "check") == 0
     (root.root / "usr/bin/cmp").unlink()
     assert root.boot(ARMED_IN, "check") != 0
 

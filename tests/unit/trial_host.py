@@ -24,7 +24,7 @@ ARMED_IN, TRIAL, SECOND, THIRD = (f"{number}0000000-0000-4000-8000-000000000000"
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 BLOCK = b"# GRUB Environment Block\nsaved_entry=0\n".ljust(1024, b"#")
 REAL_TOOLS = (
-    "cat", "chmod", "chown", "cmp", "cp", "grep", "ls", "mkdir", "mv", "rm", "rmdir", "sha256sum", "stat", "sync",
+    "cat", "chmod", "chown", "cmp", "cp", "find", "grep", "mkdir", "mv", "rm", "rmdir", "sha256sum", "stat", "sync",
     "timeout",
 )  # fmt: skip
 STAND_INS = ("mount", "systemctl", "wall", "grub-editenv")

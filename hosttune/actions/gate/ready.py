@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hosttune.actions.apply import apply, reboot_obstacles, reboot_reasons, require_whole
-from hosttune.actions.examine import faults_of
+from hosttune.actions.examine import faults_of, plan_without_users
 from hosttune.actions.journal.journal import boot_id
 from hosttune.actions.journal.unended import find_half_done
 from hosttune.actions.trial.login_notice import show_at_login
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from hosttune.actions.examine import Session
     from hosttune.engine.policy.policy import AtBoot, Policy
     from hosttune.host.door import Reader, Writer
-    from hosttune.values import Receipt
+    from hosttune.values import Plan, Receipt
 
 STATE = "/var/lib/hosttune/ready.json"
 MOTD = "/run/motd.d/60-hosttune"  # pam_motd(8) shows the files there at each login
@@ -128,6 +128,12 @@ def require_begun(session: Session, writer: Writer, approvals: Approvals, *, goe
             )
 
 
+def _is_part_of_approved(session: Session, plan: Plan, approvals: Approvals) -> bool:
+    """Whether it lacks only changes of an approved plan that words of users hold: they keep no host out of its work."""
+    whole = plan_without_users(session)
+    return approvals.covers(whole) and all(change in whole.changes for change in plan.changes)
+
+
 def bring_up(
     session: Session,
     writer: Writer,
@@ -147,7 +153,9 @@ def bring_up(
     def no(why: str) -> ReadyState:
         return not_ready(state, at_boot.on_failure, why, goes_on=goes_on)
 
-    if why := why_not_approved(plan, approvals, "yes" if goes_on else at_boot.plans):
+    if (why := why_not_approved(plan, approvals, "yes" if goes_on else at_boot.plans)) and not _is_part_of_approved(
+        session, plan, approvals
+    ):
         return no(why)
     receipt = apply(session, writer, plan, on_progress=on_progress, part_of=state.run)
     require_whole(receipt)  # the next boot looks anew

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from hosttune.actions.examine import Session
     from hosttune.host.door import Reader
-    from hosttune.values import Change
+    from hosttune.values import Change, Finding
 
 FIRST_SMI_S, LATER_SMI_S = 120.0, 30.0  # persistence off, eight GPUs: more than 25 s each time the driver is opened
 HEALTH_S = 30.0
@@ -119,10 +119,20 @@ def read_planned(
 
         again = examine(session.reader, session.catalog, session.policy.only(*rules), collect=False)
         for finding in again.look(again.facts):
-            if finding.verdict is Verdict.DIFFERS and finding.changes:
+            is_of_run = not session.catalog.rules[finding.rule].for_each or _meets_run(finding, listed)
+            if finding.verdict is Verdict.DIFFERS and finding.changes and is_of_run:
                 place = f"{finding.rule} {finding.subject}".strip()
                 found.setdefault(place, f"{place} is not in force: {finding.reason}")
     return tuple(Sign(Aspect.PLANNED, name, sentence) for name, sentence in found.items())
+
+
+def _meets_run(finding: Finding, changes: tuple[Change, ...]) -> bool:
+    """Whether a run changed something of this subject. What it left as it was may have come free since: a user took
+    the job away that held it.
+    """
+    addresses = {one.address for one in changes}
+    names = {part for one in addresses for part in (one.name, *one.name.split("/"))}
+    return finding.subject in names or any(one.address in addresses for one in finding.changes)
 
 
 def standing_text(standing: HostStanding) -> str:

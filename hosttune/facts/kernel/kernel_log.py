@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import heapq
 import re
-from collections import Counter, deque
+from bisect import bisect_left
+from collections import Counter
+from itertools import compress
 from math import inf
 from operator import itemgetter
 from typing import TYPE_CHECKING, TypeVar
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from hosttune.host.door import Reader
 
 T = TypeVar("T")
+_Split = tuple[float, str, str]
 
 # How the kernel begins a message, the same to PCRE2 (journalctl) and to Python. Further on it quotes what users choose:
 # names of programs, control groups, files and devices.
@@ -379,32 +382,91 @@ def _merge_both(log: KernelLog, reader: Reader) -> str:
         if not journal:
             raise UnknownFact(buffer.reason)
         return journal
-    return merge_logs("" if isinstance(journal, Unreadable) else journal, buffer, _apart_s(reader))
+    uptime = _uptime_s(reader)
+    booted = reader.now() - uptime if uptime else None
+    return merge_logs("" if isinstance(journal, Unreadable) else journal, buffer, _apart_s(reader), booted)
 
 
-def merge_logs(journal: str, buffer: str, apart_s: float) -> str:
-    """The lines of both in the order of their times. A line of the buffer that the journal has, too, is left out: the
-    clocks differ, by `apart_s` at most, so lines with the same words are taken for one where they are that near.
+def merge_logs(journal: str, buffer: str, apart_s: float, booted: float | None = None) -> str:
+    """The lines of both in the order of their times, each once. The clocks differ, by `apart_s` at most, so lines with
+    the same words are taken for one where they are that near: then the journal's counts.
+
+    Where the clock was set since the boot, the journal has the lines from before with the time that the clock had then.
+    They are compared as if it had been right, and the buffer's counts, which is dated by the clock of now.
     """
     own = [_split_line(line) for line in lines_of(journal)]
-    rest = dict(enumerate(map(_split_line, lines_of(buffer))))
-    places: dict[str, deque[int]] = {}
-    for place, (_, words, _) in rest.items():
-        places.setdefault(words, deque()).append(place)
-    for at, words, _ in own:
-        same = places.get(words)
-        while same and rest[same[0]][0] < at - apart_s < inf:
-            same.popleft()
-        if same and (rest[same[0]][0] <= at + apart_s or rest[same[0]][0] == inf):
-            del rest[same.popleft()]
-    both = heapq.merge(own, rest.values(), key=itemgetter(0))  # keeps the order of each: clocks are set while they run
+    rest = [_split_line(line) for line in lines_of(buffer)]
+    places: dict[str, _SameLines] = {}
+    for place, (at, words, _) in enumerate(rest):
+        places.setdefault(words, _SameLines()).add(at, place)
+    own_only = [True] * len(own)
+    rest_only = [True] * len(rest)
+    for line, steps in enumerate(_list_steps(own, rest, apart_s, booted)):
+        at, words, _ = own[line]
+        for step in (0.0, *steps):
+            taken = places[words].take_near(at + step, apart_s) if words in places else None
+            if taken is not None:
+                (own_only if step else rest_only)[line if step else taken] = False
+                break
+    kept = compress(own, own_only), compress(rest, rest_only)
+    both = heapq.merge(*kept, key=itemgetter(0))  # keeps the order of each: clocks are set while they run
     return "".join(f"{line}\n" for _, _, line in both)
 
 
-def _split_line(line: str) -> tuple[float, str, str]:
-    """When a line was logged, in seconds since the epoch (endless if it has no time), its words, and the line."""
+class _SameLines:
+    """Where in the buffer, the oldest first, lines with the same words are, and which of them are not taken yet."""
+
+    def __init__(self) -> None:
+        self._times: list[float] = []
+        self._places: list[int] = []
+        self._next: list[int] = [0]  # itself for a line that is free, else a later one: it has the end, too
+
+    def add(self, at: float, place: int) -> None:
+        self._times.append(at)
+        self._places.append(place)
+        self._next.append(len(self._times))
+
+    def take_near(self, at: float, apart_s: float) -> int | None:
+        """The first of them that is free and within `apart_s` of a time; all are where one has no time."""
+        one = bisect_left(self._times, at - apart_s) if at < inf else 0
+        while self._next[one] != one:
+            self._next[one] = one = self._next[self._next[one]]
+        if one == len(self._times) or at + apart_s < self._times[one] < inf:
+            return None
+        self._next[one] = one + 1
+        return self._places[one]
+
+
+def _list_steps(own: list[_Split], rest: list[_Split], apart_s: float, booted: float | None) -> list[tuple[float, ...]]:
+    """By how much the clock may have been set since each line of the journal; nothing where the head of the boot is
+    dated as the clock of now dates it.
+
+    Lines whose words each of the two has once show it, with the head; a line between two of them may be as either.
+    """
+    head = next((line for line, (at, words, _) in enumerate(own) if at < inf and _IS_HEAD.match(words)), None)
+    if booted is None or head is None or abs(booted - own[head][0]) <= apart_s:
+        return [()] * len(own)
+    counts, others = Counter(words for _, words, _ in own), Counter(words for _, words, _ in rest)
+    dated = {words: at for at, words, _ in rest if others[words] == 1 and at < inf}
+    once = {words for words in dated if counts[words] == 1}
+    shown = {line: dated[words] - at for line, (at, words, _) in enumerate(own) if words in once}
+    shown[head] = booted - own[head][0]
+    found: list[set[float]] = [set() for _ in own]
+    for order in (range(len(own)), range(len(own) - 1, -1, -1)):
+        step = 0.0
+        for line in order:
+            step = shown.get(line, step)
+            if abs(step) > apart_s:
+                found[line].add(step)
+    return [tuple(steps) for steps in found]
+
+
+def _split_line(line: str) -> _Split:
+    """When a line was logged, in seconds since the epoch (endless if it has no time), its words, and the line. Words
+    that begin with a blank are no beginning of a message.
+    """
     at, words = message_of(line)
-    return (inf if at is None else at), (words or line).strip(), line
+    return (inf if at is None else at), words.strip() or f" {line.strip()}", line
 
 
 def _why_missing(asked: Callable[[], tuple[str, str, bool]]) -> str:

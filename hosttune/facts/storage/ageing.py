@@ -80,6 +80,7 @@ class Hidden(Fact):
 
     path: str  # the file or folder that could not be looked at
     reason: str  # a sentence that names it
+    is_of_user: bool = False  # it is below /home, or only a job of a user leads there: any user may have it so
 
 
 @frozen
@@ -94,9 +95,16 @@ def collect(reader: Reader, facts: Facts) -> Ageing:
     search = _AgeingSearch(reader, facts)
     for part in (search.read_settings, search.read_cron, search.read_units, search.read_slurm, search.read_homes):
         part()
-    return Ageing(
-        tuple(dict.fromkeys(search.rules)), tuple(Hidden(path, reason) for path, reason in search.hidden.items())
-    )
+    return Ageing(tuple(dict.fromkeys(search.rules)), tuple(search.hidden.values()))
+
+
+def list_places_of_users(reader: Reader) -> Iterator[str]:
+    """The files and folders with which users say what runs for them: crontabs, and units in homes."""
+    yield _LINGER
+    names = reader.list(SPOOL)
+    yield from (f"{SPOOL}/{name}" for name in (names if isinstance(names, tuple) else ()) if name != "root")
+    homes = reader.list("/home")
+    yield from (f"/home/{name}/{one}" for name in (homes if isinstance(homes, tuple) else ()) for one in _USER_UNITS)
 
 
 class _AgeingSearch:
@@ -106,7 +114,8 @@ class _AgeingSearch:
         self.reader = reader
         self.ways = Ways(reader, facts)
         self.rules: list[AgeRule] = []
-        self.hidden: dict[str, str] = {}  # the first reason of each path
+        self.hidden: dict[str, Hidden] = {}  # the first reason of each path, a job of the system's before one of a user
+        self._whose = ""  # the user whose jobs are searched now; empty: the system's own
         self._seen: set[tuple[str, str, int]] = set()  # a file leads to more where it is read in, and at root's cost
         self._spent: dict[str, int] = {}  # of each user; empty: the system's own
         self._of_users = 0
@@ -137,9 +146,10 @@ class _AgeingSearch:
                 self._search(path, self._content(path), kind)
         # The smallest first, so that a large one of one user does not keep those of others from being read.
         for size, path in sorted((self._size_of(path), path) for path in self._paths_in(SPOOL)):
-            user = path.rpartition("/")[2]
+            self._whose = user = path.rpartition("/")[2]
             if self._may_read(user, size, path):
                 self._search(path, self._content(path), "crontab", user)
+        self._whose = ""
 
     def _size_of(self, path: str) -> int:
         """0 where it is not known; reading has a limit of its own."""
@@ -202,9 +212,11 @@ class _AgeingSearch:
         homes = {} if self.ways.way("/home")[1] else {name: f"/home/{name}" for name in self._names("/home")}
         homes["root"] = "/root"
         for name in sorted(lingering - {*homes}):
+            self._whose = name
             reason = f"units of {name}, whose home is not a local folder of /home, are not read"
             self._hide(f"{_LINGER}/{name}", reason)
         for name, home in homes.items():
+            self._whose = name
             for folder in (f"{home}/{one}" for one in _USER_UNITS):
                 if (self.ways.way(folder)[1] and name not in lingering) or self._is_remote(folder):
                     continue
@@ -297,7 +309,9 @@ class _AgeingSearch:
     # How it is read
 
     def _hide(self, path: str, reason: str) -> None:
-        self.hidden.setdefault(path, reason)
+        found = Hidden(path, reason, self._whose not in {"", "root"} or path.startswith("/home/"))
+        if path not in self.hidden or (self.hidden[path].is_of_user and not found.is_of_user):
+            self.hidden[path] = found
 
     def _ask(self, path: str, look: Callable[[str], Answer[T]]) -> T | Absent:
         """What is found at a path; a refusal is kept."""

@@ -61,6 +61,15 @@ _OF_OPTION = regex(r"(?P<name>\w+): (?P<words>Unknown parameter '[^']{1,64}')")
 _BY_ANY_USER = regex(r"\w{1,32}: Unknown parameter '")
 _SWAP = regex(OF_SWAP.removeprefix("|"))
 _MOUNTED = ("mounted filesystem", "Ending clean mount", "Ending recovery")
+# And those in which it waits for a disk, or for a server of another type: mm/filemap.c, fs/buffer.c, fs/jbd2, block/.
+# A mutex is waited for in whatever function takes it, and any user can hold many of them. Drivers of GPUs and network
+# cards are judged by their own rules.
+_OF_A_DISK = regex(
+    r"_*(?:io_schedule|bit_wait|wait_on_|folio_|filemap_|submit_bio|bio_|blk|rq_qos_|wbt_|swap_|read_|sync_|wb_|writeback"
+    r"|balance_dirty|jbd2_|wait_transaction_|add_transaction_|do_get_write_access|xlog_|xfs_(?:log|buf|ail|trans|inodegc)"
+    r"|btrfs_|dm_|md_|raid|nvme_|scsi_|sd_|cv_wait|cv_timedwait|zio_|txg_|dmu_|z[iv]l_"
+    r"|request_wait_answer|fuse_|ceph_|p9_|cifs_|smb2_|ptlrpc|ldlm_|osc_|cl_|ll_|obd_)"
+)
 # Where the other threads of a program wait while the kernel writes its core dump; before Linux 6.12 no signal reaches
 # them there (commit b8e753128ed0). exit_mm is that of 5.15 and older, which may be a part of do_exit (from memory).
 _PARKED = frozenset({"coredump_task_exit", "exit_mm", "do_exit"})
@@ -102,7 +111,7 @@ class HungTask(Fact):
 
     name: str  # python (4711)
     waits_in: str  # the function of the kernel that it sleeps in; empty where that is hidden
-    may_be_staged: bool = False  # a FUSE file system of a user, or an NFS server of a pod, may hold it: no fault here
+    may_be_staged: bool = False  # a FUSE file system or program of a user, or an NFS server of a pod, may hold it
 
 
 @frozen
@@ -226,7 +235,7 @@ def _find_hung(reader: Reader, facts: Facts, lines: Callable[[], tuple[str, ...]
     has_failed = make_shared(
         lambda: any(_match_lines(lines(), _SILENT_DISK)) or attempt(lambda: bool(_find_erring(reader, facts, lines)))
     )
-    is_held = make_shared(lambda: not has_failed() and _has_fuse_of_users(reader))
+    has_fuse = make_shared(lambda: _has_fuse_of_users(reader))
 
     def make_task(pid: str, name: str) -> HungTask:
         where = _wait(reader, pid)
@@ -235,10 +244,16 @@ def _find_hung(reader: Reader, facts: Facts, lines: Callable[[], tuple[str, ...]
             is_local = not where.startswith(OF_FILE_SERVERS)
             if _sees_fuse(reader, pid) or (not is_local and sees_only_of_pods(facts, _mounts_seen(reader, pid))):
                 return True
-            if where.partition(".")[0] == _RING_ENDS:
-                return not has_failed()
             # A disk that hangs shows in a task that waits for it, and not only in those that wait for that task.
-            return is_local and (waits_for_lock(where) or _is_of_person(reader, pid)) and is_held()
+            if not is_local or has_failed():
+                return False
+            if where.partition(".")[0] == _RING_ENDS or waits_for_lock(where):
+                return True
+            if not where:
+                read_line(reader, f"/proc/{pid}/wchan")  # raises where it cannot be read, and that may be a lock
+            if not _is_of_person(reader, pid):
+                return False
+            return (where != "" and not _OF_A_DISK.match(where)) or has_fuse()
 
         return HungTask(f"{name} ({pid})", where, lazy(may_be_staged))
 

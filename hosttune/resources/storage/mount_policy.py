@@ -41,6 +41,7 @@ OF_THE_KERNEL = frozenset({
     "hugetlbfs", "mqueue", "configfs", "autofs", "swap", "selinuxfs", "pstore", "binfmt_misc", "rpc_pipefs", "nfsd",
     "fusectl",
 })  # fmt: skip
+_READ = "read it; if it deletes nothing by access times, name it in the parameter harmless_jobs"
 _KEEP = "nothing to do; without access times it would delete files that are in use"
 
 
@@ -100,6 +101,7 @@ class Aged:
 
     by: tuple[str, ...] = ()
     unknown: str = ""
+    unread: str = ""  # the same of jobs of users: any user may have one that is not read
 
 
 def find_aged(target: str, wish: Wish, facts: Facts) -> Aged:
@@ -121,8 +123,9 @@ def find_aged(target: str, wish: Wish, facts: Facts) -> Aged:
     ]
     trees = (clean_path(tree) for tree in wish.fields.get("purged_trees", ()))
     found += [f"the purge of {tree} that the policy declares" for tree in trees if _meets_places(tree, places)]
-    hidden = [one.reason for one in facts.ageing.hidden if one.path not in harmless]
-    return Aged(tuple(dict.fromkeys(found)), "; ".join(hidden))
+    hidden = [one for one in facts.ageing.hidden if one.path not in harmless]
+    unknown, unread = ("; ".join(one.reason for one in hidden if one.is_of_user is is_it) for is_it in (False, True))
+    return Aged(tuple(dict.fromkeys(found)), unknown, unread)
 
 
 @frozen
@@ -178,6 +181,8 @@ def find_obstacle(view: View, wish: Wish, context: Context) -> tuple[Hold, str]:
         return Hold(HoldKind.OWNED, f"what ages files there by access time: {', '.join(purged.by)}"), _KEEP
     if purged.unknown:
         raise UnknownFact(f"not known whether a job deletes files there by access time ({purged.unknown})")
+    if purged.unread:
+        return Hold(HoldKind.OWNED, f"a job of a user that may age files there by access time: {purged.unread}"), _READ
     host = context.facts.host
     if host.is_wsl:
         return Hold(HoldKind.REFUSED, "under WSL Windows mounts the disks"), "set it in /etc/wsl.conf"
