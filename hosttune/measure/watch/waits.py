@@ -12,6 +12,7 @@ from collections.abc import Container, Iterable, Mapping
 from functools import lru_cache
 
 from hosttune.frozen import frozen
+from hosttune.host.known.wait_channels import OF_FILE_SERVERS, OF_FUSE
 from hosttune.host.reading.bounded import names_in
 from hosttune.measure.watch.kept import Kept, content_in_time, content_of
 from hosttune.measure.watch.sockets import OpenSocket, inode_of, is_local, links_of, tcp_sockets, unix_sockets
@@ -25,18 +26,16 @@ _LISTED = 1 << 15  # threads of a process, of which the newest are looked at
 # Beginnings of names of functions of the kernel, from Linux 4.18 to 6.18.
 _NETWORK = (
     "sk_wait_data", "wait_woken", "tcp_", "inet_", "__skb_wait_for_more", "__skb_recv", "sk_stream_wait", "udp_",
-    "rpc_wait", "__rpc", "nfs", "p9_", "cifs_", "smb2_", "wait_for_response", "ceph_", "ptlrpc", "ll_", "mptcp_",
-    "tls_", "rdma_", "ib_",
+    *OF_FILE_SERVERS, "mptcp_", "tls_", "rdma_", "ib_",
 )  # fmt: skip
-_FILE_SERVERS = ("rpc_wait", "__rpc", "nfs", "p9_", "cifs_", "smb2_", "wait_for_response", "ceph_", "ptlrpc", "ll_")
-_FUSE = ("request_wait_answer", "fuse_", "__fuse")  # its server is a process of this host, whatever that waits for
 _LOCK = (
     "locks_lock", "__locks", "flock_lock", "posix_lock", "fcntl_setlk", "do_lock_file_wait", "do_semtimedop",
     "do_semop",
     "rwsem_down", "__mutex_lock",
 )  # fmt: skip
 _PEER = (
-    *_FUSE, "unix_", "unix_stream", "wait_for_partner", "do_msgrcv", "do_msgsnd", "wq_sleep", "n_tty_read", "eventfd_",
+    *OF_FUSE, "unix_", "unix_stream", "wait_for_partner", "do_msgrcv", "do_msgsnd", "wq_sleep", "n_tty_read",
+    "eventfd_",
 )  # fmt: skip
 _PIPE = ("pipe_read", "anon_pipe_read", "pipe_wait", "pipe_write", "anon_pipe_write", "fifo_open")
 _POLL = ("do_poll", "do_sys_poll", "do_select", "core_sys_select", "ep_poll", "do_epoll", "poll_schedule", "io_cqring")
@@ -45,6 +44,7 @@ _TIMER = (
     "__x64_sys_pause", "__do_sys_pause", "sys_pause", "__arm64_sys_pause", "__se_sys_pause", "do_sigsuspend",
     "__ia32_sys_pause",
 )  # fmt: skip
+_SIGNAL = ("do_sigtimedwait", "sigsuspend", "do_sigsuspend")  # timeout(1), tini: for the end of what they started
 _FUTEX = ("futex", "__futex")
 
 
@@ -91,13 +91,16 @@ class Ends:
 def wait_of(sleepers: Iterable[Sleeper], ends: Ends) -> Wait | None:
     """What the job sleeps on: what comes from outside before what its own tasks hand each other. Pure.
 
-    None where nothing sleeps, or on nothing that is known. A lock in memory (futex(2)) is one when no task of the job
-    sleeps on anything else: pools of threads sleep so too, until there is work.
+    None where nothing sleeps, or on nothing that is known. One that waits for a signal counts if no other does. A lock
+    in memory (futex(2)) is one when no task of the job sleeps on anything else: pools of threads sleep so too, until
+    there is work.
     """
     ours = _list_inodes(ends.links)
-    found = [_judge_sleeper(one, ends, ours) for one in sleepers]
+    judged = [(_judge_sleeper(one, ends, ours), one.channel.startswith(_SIGNAL)) for one in sleepers]
+    at_work = [found for found, waits_for_signal in judged if found is not None and not waits_for_signal]
+    found = at_work or [found for found, _ in judged if found is not None]
     for kind in (Want.NETWORK, Want.LOCK, Want.PEER, Want.TIMER, Want.EACH_OTHER):
-        known = [one for one in found if one is not None and one.kind is kind]
+        known = [one for one in found if one.kind is kind]
         if known and all(one == _IN_MEMORY for one in known):
             return Wait(Want.LOCK, _IN_MEMORY.what)
         if known:
@@ -109,13 +112,14 @@ def _judge_sleeper(one: Sleeper, ends: Ends, ours: Container[tuple[str, int]]) -
     kind = mark(one.channel)
     links = ends.links.get(one.pid, {})
     file = links.get(one.file) if one.file is not None else None
+    if kind in {Task.NETWORK, Task.PEER} and _is_accepting(file, ends):
+        return None
     if kind == Task.NETWORK:
-        if one.channel.startswith(_FILE_SERVERS):
+        if one.channel.startswith(OF_FILE_SERVERS):
             return Wait(Want.NETWORK, FILE_SERVER, one.is_fault)
-        return _find_network([file] if file else links.values(), ends) or Wait(Want.NETWORK)
-    if kind == Task.LOCK:
-        return Wait(Want.LOCK, _lock_name(file))
-    if kind == Task.PEER and one.channel.startswith(_FUSE):
+        own = _find_peer([file], ends, ours) if file else None
+        return own or _find_network([file] if file else links.values(), ends) or Wait(Want.NETWORK)
+    if kind == Task.PEER and one.channel.startswith(OF_FUSE):
         return Wait(Want.PEER, f"the server of {file}{THROUGH_FUSE}" if file else FUSE_SERVER, one.is_fault)
     if kind == Task.PEER:
         return _find_peer([file] if file else links.values(), ends, ours) or Wait(Want.PEER)
@@ -123,7 +127,18 @@ def _judge_sleeper(one: Sleeper, ends: Ends, ours: Container[tuple[str, int]]) -
         return _judge_pipe(file, links, ours)
     if kind == Task.POLL:
         return _find_network(links.values(), ends) or _judge_poll(links, ends, ours)
-    return {Task.TIMER: Wait(Want.TIMER), Task.FUTEX: _IN_MEMORY}.get(kind)
+    plain = {Task.LOCK: Wait(Want.LOCK, _lock_name(file)), Task.TIMER: Wait(Want.TIMER), Task.FUTEX: _IN_MEMORY}
+    return plain.get(kind)
+
+
+def _is_accepting(file: str | None, ends: Ends) -> bool:
+    """Whether it sleeps in accept(2), as a thread beside the work does for whoever comes (loaders of PyTorch hand over
+    files so): a UNIX socket that sleeps there is connected to none."""
+    key = inode_of(file or "")
+    if key is None or key[0] != "socket":
+        return False
+    tcp, unix = ends.tcp.get(key[1]), ends.unix.get(key[1])
+    return (tcp is not None and tcp.is_listening) or (unix is not None and not unix.peer)
 
 
 def _lock_name(file: str | None) -> str:
