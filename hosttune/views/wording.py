@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from hosttune.engine.expressions.expression import Text
 
 _TRANSPARENT = frozenset(
-    {"str", "join", "gib_text", "shell_word", "sorted"}
+    {"str", "join", "gib_text", "counted", "shell_word", "sorted"}
 )  # functions that only shape what they are given
 _NUMBER = "N"
 _LONG = 60  # characters of a text that is a sentence of its own
@@ -85,8 +85,9 @@ def in_words(node: ast.expr) -> str:
     if isinstance(node, (ast.Subscript, ast.ListComp, ast.GeneratorExp)):
         return in_words(node.value if isinstance(node, ast.Subscript) else node.elt)
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _TRANSPARENT:
-        words = in_words(node.args[0])
-        return quote(words) if node.func.id == "shell_word" else words
+        words, *nouns = map(in_words, node.args if node.func.id == "counted" else node.args[:1])
+        noun = f" {nouns[1] if len(nouns) > 1 else nouns[0] + 's'}" if nouns else ""
+        return quote(words) if node.func.id == "shell_word" else words + noun
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add) and _is_text(node):
         return in_words(node.left) + in_words(node.right)
     return _NUMBER

@@ -159,6 +159,10 @@ def hint_of(text):
         ("words(' a  b\\t')", ("a", "b")),
         ("len(d for d in disks.all)", 2),
         ("gib_text(host.memory_bytes)", "64 GiB"),
+        (
+            "counted(1, 'error') + ', ' + counted(0, 'error') + ', ' + counted(2, 'process', 'processes')",
+            "1 error, 0 errors, 2 processes",
+        ),
         ("str(3.0) + str(True) + str(7)", "3true7"),
         ("host.secure_boot is None and host.branch == None", True),
         ("host.secure_boot == True", False),

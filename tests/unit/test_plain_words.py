@@ -100,3 +100,11 @@ def test_rule_is_in_plain_words(path):
     assert [text for text in texts if TRANSLATED.search(text)] == []
     sentences = [one for text in texts for one in SENTENCE.split(text) if one]
     assert [one for one in sentences if len(one.split()) > MOST_WORDS] == []
+
+
+def test_a_rule_counts_things_with_their_noun():
+    """`{{ x }} errors` says "1 errors": counted() knows both."""
+    wrong = re.compile(
+        r"\}\} (?:[a-z]+ )?(?:errors|times|sectors|requests|rows|banks)\b|\{\{ '(\w+)' if [\w.]+ == 1 else '\1e?s' "
+    )
+    assert [f"{path.name}: {found[0]}" for path in RULES for found in wrong.finditer(path.read_text())] == []

@@ -254,6 +254,8 @@ def test_step_of_a_change(change, do, undo):
         ("join([m.name + ' on ' + m.place for m in x.all])", "NAME on PLACE"),
         ("round(x.size / 3)", "N"),
         ("gib_text(x.total_bytes)", "TOTAL_BYTES"),
+        ("counted(x.lost, 'row was', 'rows were')", "LOST rows were"),
+        ("counted(x.broken, 'error')", "BROKEN errors"),
         ("x.parts[0]", "PARTS"),
         ("x.reset_way_out", "what the report says of the host"),
         ("'pci:' + x.models[0]", "pci:MODELS"),

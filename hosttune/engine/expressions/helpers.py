@@ -74,6 +74,11 @@ def gib_text(size_bytes: float) -> str:
     return f"{number.rstrip('0').rstrip('.') if '.' in number else number} GiB"
 
 
+def count_things(number: float, one: str, many: str = "") -> str:
+    """A number with what is counted: "1 error", "3 errors", "2 processes"."""
+    return f"{text_of(number)} {one if number == 1 else many or one + 's'}"
+
+
 def int_of(value: Any) -> int:
     return parse_whole(value.strip()) if isinstance(value, str) else int(value)
 
@@ -174,4 +179,10 @@ HELPERS: Mapping[str, Helper] = {
         'its leading numbers, to compare: version("535.183.01") is (535, 183, 1)',
     ),
     "gib_text": Helper(gib_text, (Form((float,), str),), "gib_text(bytes)", 'bytes for people: "12.5 GiB"'),
+    "counted": Helper(
+        count_things,
+        (Form((float, str), str), Form((float, str, str), str)),
+        "counted(number, one) or counted(number, one, many)",
+        'a number with what is counted: "1 error", "3 errors"',
+    ),
 }
