@@ -21,7 +21,7 @@ from hosttune.facts.reading import if_absent, read_line, read_text, require_know
 from hosttune.facts.storage.nfs import sees_only_of_pods
 from hosttune.frozen import frozen
 from hosttune.host.door import FIRST_PERSON, Stat
-from hosttune.host.in_time import waits_for_lock
+from hosttune.host.known.wait_channels import OF_FILE_SERVERS, waits_for_lock
 from hosttune.host.reading.mountinfo import MountLine, parse
 from hosttune.regex import regex
 from hosttune.values import ABSENT, TooLong, Unreadable
@@ -61,7 +61,6 @@ _OF_OPTION = regex(r"(?P<name>\w+): (?P<words>Unknown parameter '[^']{1,64}')")
 _BY_ANY_USER = regex(r"\w{1,32}: Unknown parameter '")
 _SWAP = regex(OF_SWAP.removeprefix("|"))
 _MOUNTED = ("mounted filesystem", "Ending clean mount", "Ending recovery")
-_OF_A_SERVER = ("rpc_", "nfs")  # functions of the kernel in which a task waits for one of the network
 # Where the other threads of a program wait while the kernel writes its core dump; before Linux 6.12 no signal reaches
 # them there (commit b8e753128ed0). exit_mm is that of 5.15 and older, which may be a part of do_exit (from memory).
 _PARKED = frozenset({"coredump_task_exit", "exit_mm", "do_exit"})
@@ -233,7 +232,7 @@ def _find_hung(reader: Reader, facts: Facts, lines: Callable[[], tuple[str, ...]
         where = _wait(reader, pid)
 
         def may_be_staged() -> bool:
-            is_local = not where.startswith(_OF_A_SERVER)
+            is_local = not where.startswith(OF_FILE_SERVERS)
             if _sees_fuse(reader, pid) or (not is_local and sees_only_of_pods(facts, _mounts_seen(reader, pid))):
                 return True
             if where.partition(".")[0] == _RING_ENDS:
