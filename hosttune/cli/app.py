@@ -10,7 +10,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from hosttune import __version__
-from hosttune.cli.ending import INTERRUPTED, collect_seldom, run_command
+from hosttune.cli.ending import INTERRUPTED, collect_seldom, go_on_in_child, run_command
 from hosttune.cli.help_page import GroupHelp, with_examples
 from hosttune.cli.words import make_command
 from hosttune.host.console import fill_input, leave
@@ -95,6 +95,8 @@ def main() -> NoReturn:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     require_utf8()
+    if sys.argv[1:2] and sys.argv[1] in COMMANDS:  # the way back of a trial goes on when it is let go
+        go_on_in_child(sys.argv[1])
     collect_seldom()
     try:
         status = run(sys.argv[1:])

@@ -14,13 +14,15 @@ from typing import TYPE_CHECKING
 
 from hosttune.cli.options import Interrupted
 from hosttune.errors import HosttuneError
-from hosttune.host.console import discard_output, make_console, write_to_stderr
+from hosttune.host.console import discard_output, leave, make_console, write_to_stderr
+from hosttune.host.keeper import stay_outside_as_root
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 TROUBLE = 2
 INTERRUPTED = 130  # 128 + SIGINT, as shells report it
+CHANGING = ("apply", "undo", "confirm", "trial", "ready")  # these write the journal
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)  # of an open stream; with a file the name is shown
 
 
@@ -61,6 +63,17 @@ def _status_of_signal(number: tuple[object, ...]) -> int:
 def report_error(error: HosttuneError) -> int:
     """Tell an error on standard error; the exit status."""
     return _report_trouble(error.message, error.hint)
+
+
+def go_on_in_child(command: str) -> None:
+    """With root's rights, go on in a child, so that the command ends whatever it comes upon (host/keeper.py)."""
+    if (end := stay_outside_as_root()) is None:
+        return
+    if not isinstance(end, int):
+        history = ("what it has changed until then: sudo hosttune history",) if command in CHANGING else ()
+        hints = "\n".join((*filter(None, (end.hint,)), *history))
+        end = _report_trouble(f"{command} was cut off: {end.message}", hints)
+    leave(end)
 
 
 def _report_trouble(message: str, hint: str, status: int = TROUBLE) -> int:

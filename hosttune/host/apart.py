@@ -103,13 +103,13 @@ def _await(child: int, sources: dict[int, int], seconds: float | None) -> int | 
     with handle_ending(hand_on), _handle_stop(stop):
         status = None
         while time.monotonic() < until[0]:
-            status = _status_of(child) if status is None else status
+            status = status_of(child) if status is None else status
             if seconds is None and not is_ending and (now := _progress_of(child)) != last:
                 last, until[0] = now, time.monotonic() + SILENT_S
             if not _relay_output(sources, _EVERY_S if status is None else 0) and status is not None:
                 return status
         # This process may have been stopped meanwhile, and the child have come to its end.
-        if not is_ending and (status := _status_of(child) if status is None else status) is not None:
+        if not is_ending and (status := status_of(child) if status is None else status) is not None:
             while _relay_output(sources, 0):
                 pass
             return status
@@ -117,7 +117,7 @@ def _await(child: int, sources: dict[int, int], seconds: float | None) -> int | 
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(child, number)
             end = time.monotonic() + wait_s
-            while time.monotonic() < end and _status_of(child) is None:
+            while time.monotonic() < end and status_of(child) is None:
                 _relay_output(sources, _EVERY_S)
     return None
 
@@ -186,7 +186,7 @@ def _relay_output(sources: dict[int, int], seconds: float) -> bool:
     return has_output
 
 
-def _status_of(child: int) -> int | None:
+def status_of(child: int) -> int | None:
     """128 and the number of the signal that ended it, as a shell has it; None while it runs."""
     try:
         pid, status = os.waitpid(child, os.WNOHANG)

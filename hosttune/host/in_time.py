@@ -20,6 +20,7 @@ from contextlib import suppress
 from threading import Event, Lock, Thread, current_thread
 
 from hosttune.frozen import frozen
+from hosttune.host.known.wait_channels import waits_for_user
 from hosttune.host.reading.bounded import head_text
 from hosttune.host.writing import lock
 
@@ -27,39 +28,6 @@ _HEAD = struct.Struct("=I")
 _TO_DIE_S = 1.0  # what signal 9 does not end in this time is held by the kernel
 _TO_SAY_S = 1.0  # and so long the child may take to tell
 _PATIENCE_S = 0.02  # what takes longer waits for something: a rule takes 1 ms
-
-
-# Functions of the kernel in which a task waits for the lock of a folder or file (fs/namei.c, readdir.c, dcache.c, xfs;
-# open.c, utimes.c, xattr.c, namespace.c for who changes it; file.c, pipe.c, and the types' file.c for who reads and
-# writes). A user holds it by copying from a FUSE file that is never served, in any folder that may be opened for
-# reading, or by a long write(2) of a program with SCHED_IDLE on a busy CPU (sched(7)), which gets a thousandth of it.
-_LOCKING = frozenset({
-    "walk_component", "lookup_slow", "lookup_one_unlocked", "lookup_one_len_unlocked", "d_alloc_parallel",
-    "d_wait_lookup", "iterate_dir", "wrap_directory_iterator", "path_openat", "open_last_lookups", "filename_create",
-    "start_dirop", "rwsem_down_read_slowpath", "rwsem_down_write_slowpath", "xfs_ilock", "xfs_file_buffered_read",
-    "do_unlinkat", "do_rmdir", "vfs_rmdir", "do_renameat2", "lock_rename", "lock_two_directories", "chmod_common",
-    "chown_common", "utimes_common", "vfs_utimes", "vfs_setxattr", "vfs_removexattr", "do_truncate", "lock_mount",
-    "do_lock_mount", "ext4_buffered_write_iter", "ext4_dio_write_iter", "ext4_dio_read_iter", "ext4_file_write_iter",
-    "ext4_fallocate", "ext4_llseek", "generic_file_write_iter", "generic_file_llseek_size", "vfs_fallocate",
-    "xfs_file_write_iter", "xfs_ilock_iocb", "xfs_file_fallocate", "btrfs_inode_lock", "btrfs_file_write_iter",
-    "btrfs_fallocate", "__fdget_pos", "fdget_pos", "pipe_lock", "pipe_double_lock", "pipe_read", "pipe_write",
-    "fifo_open", "pipe_release", "shmem_fallocate", "shmem_file_write_iter", "shmem_file_llseek",
-})  # fmt: skip
-# And those in which one waits for the server of a FUSE file system (fs/fuse): no signal ends that where the server has
-# said that it knows no interrupts.
-_OF_FUSE = ("request_wait_answer", "fuse_", "__fuse")
-
-
-def waits_for_lock(function: str) -> bool:
-    """Whether the function in /proc/PID/wchan means the lock of a folder or file, which any user can hold. Of one that
-    the compiler cut it has a part: `do_lock_mount.part.0`.
-    """
-    return function.partition(".")[0] in _LOCKING
-
-
-def waits_for_user(function: str) -> bool:
-    """Whether it means what any user can hold for as long as they like: such a lock, or the answer of a FUSE server."""
-    return waits_for_lock(function) or function.startswith(_OF_FUSE)
 
 
 @frozen

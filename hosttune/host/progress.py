@@ -19,7 +19,7 @@ from typing import Final
 _AFTER_S: Final = 1.0
 _EVERY_S: Final = 0.5
 _PATIENCE_S: Final = 1.0  # for the thread to let go; its terminal may have been stopped by Ctrl-S
-_CLEAR: Final = b"\r\x1b[K"
+CLEAR: Final = b"\r\x1b[K"
 _STDERR: Final = 2
 _GROUP: Final = os.getpgrp()  # of the command: a child that works for it has a group of its own
 STOP: Final = "Ctrl-C stops it"
@@ -54,14 +54,14 @@ class _ProgressLine:
                     columns = os.get_terminal_size(_STDERR).columns or 80
                     seconds = time.monotonic() - self._begun
                     text = format_line(self._what, self.step, seconds, self._limit, self._stop, columns)
-                    os.write(_STDERR, _CLEAR + text.encode("utf-8", "replace"))
+                    os.write(_STDERR, CLEAR + text.encode("utf-8", "replace"))
                     self.is_drawn = True
 
     def erase(self) -> None:
         if self.is_drawn:
             self.is_drawn = False
             with suppress(OSError):
-                os.write(_STDERR, _CLEAR)
+                os.write(_STDERR, CLEAR)
 
     def end(self) -> None:
         self._over.set()
@@ -171,4 +171,4 @@ def beside_progress() -> Iterator[None]:
 def erasing_bytes() -> bytes:
     """What takes the line away, for a handler of a signal, which cannot wait for a lock."""
     line = _get_line()
-    return _CLEAR if line is not None and line.is_drawn else b""
+    return CLEAR if line is not None and line.is_drawn else b""

@@ -29,7 +29,10 @@ def main() -> None:
 
     importing.install(archive)
     if sys.argv[1:2] == ["--serve"]:
+        from hosttune.cli.ending import go_on_in_child
+
         folder = sys.argv[2]
+        go_on_in_child("apply")
         importing.load(archive, folder)
         status = serve()
         importing.store(archive, folder)

@@ -181,6 +181,46 @@ def mount_others(mounted: contextlib.ExitStack, places: list[Path], waiting: int
             mounted.enter_context(dead_server(place, "fuse.mine"))
 
 
+def test_command_that_is_held_is_left_behind_and_holds_no_lock(tmp_path):
+    passes(HERE, "held", tmp_path)
+
+
+KEPT = """
+import os, sys
+from hosttune.cli import app
+from hosttune.host import keeper
+from hosttune.host.writing.lock import hold_lock
+keeper.HELD_S, keeper._EVERY_S = 4.0, (0.5, 0.5)
+if sys.argv[1] == "held":
+    app.run = lambda argv: locked(argv[1])
+    sys.argv[1] = "apply"
+def locked(path):
+    with hold_lock(path + ".lock"):
+        print("held", flush=True)
+        os.stat(path + "/file")
+app.main()
+"""
+
+
+def scenario_held(folder: Path) -> None:
+    with dead_server(folder / "dead") as dead:
+        argv = [sys.executable, "-c", KEPT]
+        for words in (("check", "--root", dead), ("apply", "--root", dead), ("held", dead)):
+            process = subprocess.Popen([*argv, *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                       text=True, cwd=ROOT)  # fmt: skip
+            code, said = ended(process)
+            name = words[0].replace("held", "apply")
+            assert code == 2, (words, said)
+            assert f"{name} was cut off: a file system has not answered for" in said, said
+            assert ("sudo hosttune history" in said) is (name == "apply"), said
+        assert "held" in said
+        process = subprocess.Popen(
+            [*argv, "held", dead], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT
+        )
+        code, said = ended(process)
+        assert (code, said.splitlines()[0]) == (2, "held"), said
+
+
 def test_python_that_a_job_names_on_a_dead_file_system_is_not_waited_for(tmp_path):
     passes(HERE, "python", tmp_path)
 

@@ -41,6 +41,11 @@ OWN = {
     "engine/rules/compiled.py": ("_documents_from_yaml",),  # the package's rules
     "host/apart.py": ("_relay_output",),  # what its own child prints
     "host/in_time.py": ("_read_frames",),  # what its own child answers
+    "host/keeper.py": (
+        "_Relay.move",
+        "_Keeper._note_got",
+        "_Keeper._take_signal",
+    ),  # what its own child prints, and signals
     "host/reading/kept.py": (
         "_list_names",
         "_read_content",

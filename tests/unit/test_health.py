@@ -30,7 +30,8 @@ from hosttune.engine.rules.catalog import builtin_catalog
 from hosttune.facts import Facts
 from hosttune.facts.baseline import parse, why_not_alike
 from hosttune.host import process
-from hosttune.host.in_time import Waiting, forget_streams, in_time, waits_for_user
+from hosttune.host.in_time import Waiting, forget_streams, in_time
+from hosttune.host.known.wait_channels import waits_for_user
 from hosttune.host.overlay.overlay import Overlay
 from hosttune.host.record.record import read_record
 from hosttune.textfiles import own_file

@@ -12,6 +12,7 @@ from collections.abc import Container, Iterable, Mapping
 from functools import lru_cache
 
 from hosttune.frozen import frozen
+from hosttune.host.known.wait_channels import OF_FILE_SERVERS, OF_FUSE
 from hosttune.host.reading.bounded import names_in
 from hosttune.measure.watch.kept import Kept, content_in_time, content_of
 from hosttune.measure.watch.sockets import OpenSocket, inode_of, is_local, links_of, tcp_sockets, unix_sockets
@@ -25,18 +26,16 @@ _LISTED = 1 << 15  # threads of a process, of which the newest are looked at
 # Beginnings of names of functions of the kernel, from Linux 4.18 to 6.18.
 _NETWORK = (
     "sk_wait_data", "wait_woken", "tcp_", "inet_", "__skb_wait_for_more", "__skb_recv", "sk_stream_wait", "udp_",
-    "rpc_wait", "__rpc", "nfs", "p9_", "cifs_", "smb2_", "wait_for_response", "ceph_", "ptlrpc", "ll_", "mptcp_",
-    "tls_", "rdma_", "ib_",
+    *OF_FILE_SERVERS, "mptcp_", "tls_", "rdma_", "ib_",
 )  # fmt: skip
-_FILE_SERVERS = ("rpc_wait", "__rpc", "nfs", "p9_", "cifs_", "smb2_", "wait_for_response", "ceph_", "ptlrpc", "ll_")
-_FUSE = ("request_wait_answer", "fuse_", "__fuse")  # its server is a process of this host, whatever that waits for
 _LOCK = (
     "locks_lock", "__locks", "flock_lock", "posix_lock", "fcntl_setlk", "do_lock_file_wait", "do_semtimedop",
     "do_semop",
     "rwsem_down", "__mutex_lock",
 )  # fmt: skip
 _PEER = (
-    *_FUSE, "unix_", "unix_stream", "wait_for_partner", "do_msgrcv", "do_msgsnd", "wq_sleep", "n_tty_read", "eventfd_",
+    *OF_FUSE, "unix_", "unix_stream", "wait_for_partner", "do_msgrcv", "do_msgsnd", "wq_sleep", "n_tty_read",
+    "eventfd_",
 )  # fmt: skip
 _PIPE = ("pipe_read", "anon_pipe_read", "pipe_wait", "pipe_write", "anon_pipe_write", "fifo_open")
 _POLL = ("do_poll", "do_sys_poll", "do_select", "core_sys_select", "ep_poll", "do_epoll", "poll_schedule", "io_cqring")
@@ -110,12 +109,12 @@ def _judge_sleeper(one: Sleeper, ends: Ends, ours: Container[tuple[str, int]]) -
     links = ends.links.get(one.pid, {})
     file = links.get(one.file) if one.file is not None else None
     if kind == Task.NETWORK:
-        if one.channel.startswith(_FILE_SERVERS):
+        if one.channel.startswith(OF_FILE_SERVERS):
             return Wait(Want.NETWORK, FILE_SERVER, one.is_fault)
         return _find_network([file] if file else links.values(), ends) or Wait(Want.NETWORK)
     if kind == Task.LOCK:
         return Wait(Want.LOCK, _lock_name(file))
-    if kind == Task.PEER and one.channel.startswith(_FUSE):
+    if kind == Task.PEER and one.channel.startswith(OF_FUSE):
         return Wait(Want.PEER, f"the server of {file}{THROUGH_FUSE}" if file else FUSE_SERVER, one.is_fault)
     if kind == Task.PEER:
         return _find_peer([file] if file else links.values(), ends, ours) or Wait(Want.PEER)
