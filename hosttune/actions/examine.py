@@ -242,7 +242,7 @@ def open_way_back(reader: Reader, tell: Callable[[str], None], **options: Any) -
         return open_session(reader=reader, **options)
     except HosttuneError as error:
         first = error.message.partition("\n")[0]  # each fault has a line, and a hint below it
-        tell(f"without rules and policy, because {first}")
+        tell(f"rules and policy are not used: {first}")
         return Session(reader, Catalog({}, {}), Policy(), read_journal(reader), Facts(reader), ())
 
 

@@ -12,8 +12,9 @@ from hosttune import __version__
 from hosttune.codec import finding_from_json, finding_to_json
 from hosttune.engine.decide.passes import add_reboot_notes, drop_repeated
 from hosttune.errors import HosttuneError
-from hosttune.facts.base import UnknownFact, known_items
+from hosttune.facts.base import UnknownFact, get_raw, known_items
 from hosttune.facts.baseline import FOLDER, NAME, learn_baseline, why_not_alike, write_learned
+from hosttune.facts.gpu.gpus import is_vfio
 from hosttune.facts.gpu.ways_out import take_again
 from hosttune.host.in_time import Waiting, in_time
 from hosttune.host.writing import state
@@ -57,20 +58,23 @@ def ask(session: Session, seconds: float) -> tuple[Finding, ...]:
     return add_reboot_notes(drop_repeated(found, session.policy))
 
 
-def name_gpus(session: Session, seconds: float) -> dict[str, str]:
-    """The NVIDIA GPUs on the PCI bus, slot and name; none where that is not known within `seconds`."""
+def name_gpus(session: Session, seconds: float) -> dict[str, tuple[str, str]]:
+    """The NVIDIA GPUs on the PCI bus by slot: the name, and what holds it for virtual machines, if anything does; none
+    where that is not known within `seconds`."""
     answer = (
         in_time({"": partial(_list_gpus, session)}, seconds)[""]
         if session.reader.kind == "live"
         else _list_gpus(session)
     )
-    return {} if isinstance(answer, Waiting) else dict(json.loads(answer))
+    gpus = {} if isinstance(answer, Waiting) else json.loads(answer)
+    return {slot: (name, holder) for slot, (name, holder) in gpus.items()}
 
 
 def _list_gpus(session: Session) -> bytes:
     names = {}
     with suppress(UnknownFact):
-        names = {gpu.slot: gpu.title for gpu in known_items(session.facts.gpus.devices)}
+        gpus = [(gpu, str(get_raw(gpu, "driver"))) for gpu in known_items(session.facts.gpus.devices)]
+        names = {gpu.slot: (gpu.title, driver if is_vfio(driver) else "") for gpu, driver in gpus}
     return json.dumps(names).encode()
 
 

@@ -43,6 +43,7 @@ from hosttune.quoting import join
 from hosttune.values import Unreadable
 
 if TYPE_CHECKING:
+    from hosttune.facts.gpu.driver import Driver
     from hosttune.facts.gpu.driver_modules import DkmsBuild
 
 UNITS = (SERVICE,)  # asked of systemd by name
@@ -111,9 +112,7 @@ def _make_unknown_states(
     known = _list_known(found, facts)
     left = {why: [name for name in names if name not in known] for why, names in unknown.items()}
     return [
-        DriverState(f"whether: {', '.join(names)}", make_unread(why), f"not known: {why}", "")
-        for why, names in left.items()
-        if names
+        DriverState(f"not known: {', '.join(names)}", make_unread(why), why, "") for why, names in left.items() if names
     ]
 
 
@@ -254,7 +253,7 @@ def _make_elsewhere_state(facts: Facts) -> DriverState | None:
         name, evidence = "WSL", "under WSL the driver is the one of Windows"
     elif facts.gpus.is_passed_through:
         name, evidence = "passed through", "every GPU is held by vfio-pci for virtual machines"
-    elif facts.managers.gpu_operator and not facts.driver.branch and not facts.driver.runfile:
+    elif facts.managers.gpu_operator and not _is_of_host(facts.driver):
         if not facts.driver.is_loaded and read_log_fact(facts, "rejected_key"):
             sentence = (
                 "the kernel refused the nvidia module of the GPU Operator's container for its signature (kernel log)"
@@ -270,6 +269,14 @@ def _make_elsewhere_state(facts: Facts) -> DriverState | None:
     else:
         return None
     return DriverState(name, is_fault=False, evidence=evidence, way_out="")
+
+
+def _is_of_host(driver: Driver) -> bool:
+    """It came by packages, by NVIDIA's installer or in a package of another name, as a vGPU manager's .deb does
+    (NVIDIA/gpu-operator issue 1923); libraries that an earlier driver left do not fit the loaded one."""
+    return (
+        bool(driver.branch) or driver.runfile or (driver.is_foreign and driver.is_loaded and not driver.is_mismatched)
+    )
 
 
 def _own_states(facts: Facts) -> Mapping[str, Look]:

@@ -32,7 +32,7 @@ def suggest_own_kernel(facts: Facts, kernel: str) -> str:
         return _default_of_proxmox(facts, kernel)
     if is_of_distribution(kernel):
         return ""
-    own = _find_own(facts)
+    own = _find_own(facts, kernel)
     metas = () if own else _name_metapackages(facts)
     if metas and lacks_package(facts, *metas):
         return ""
@@ -76,10 +76,14 @@ def _default_of_proxmox(facts: Facts, kernel: str) -> str:
     )
 
 
-def _find_own(facts: Facts) -> str:
-    """The newest kernel of the distribution in /boot, of those with a module where there are such; empty for none."""
+def _find_own(facts: Facts, kernel: str) -> str:
+    """The newest kernel of the distribution in /boot, of those with a module where there are such; before one without,
+    the running kernel, if it is another than this one and has a module; empty for none."""
     own = [one for one in _list_kernels(facts) if is_of_distribution(one)]
     ready = [one for one in own if _has_module(facts, one)]
+    running = facts.kernel.release
+    if not ready and running != kernel and _has_module(facts, running):
+        return running  # it may be one that this machine needs (t2linux/T2-Debian-and-Ubuntu-Kernel issue 173)
     return (ready or own or [""])[-1]
 
 

@@ -34,14 +34,15 @@ def apply(
     show: ShowChange,
     file: Annotated[str | None, Argument(metavar="[PLAN]", help="Only if the plan is still this saved one.")] = None,
     expect: Annotated[
-        str | None, Option("--expect", metavar="DIGEST", help="Only if the plan still has this digest, or is done.")
+        str | None,
+        Option("--expect", metavar="DIGEST", help="Only if the plan still has this digest, or is empty."),
     ] = None,
     approved: Annotated[
-        str | None, Option("--approved", metavar="FILE", help="Only a plan that this file approves, or none.")
+        str | None, Option("--approved", metavar="FILE", help="Only a plan that this file approves.")
     ] = None,
     yes: Annotated[bool, Option("--yes", help="Do it. Without it: show the plan, change nothing.")] = False,
     reboot: Annotated[
-        bool, Option("--reboot", help="Boot this host where that is needed, and go on after it until all is done.")
+        bool, Option("--reboot", help="Reboot if that is needed, and go on after it until all is done.")
     ] = False,
     confirm_within: Annotated[
         str | None,
@@ -58,16 +59,16 @@ def apply(
 ) -> int:
     """Apply the plan, verify it and print a receipt. Without --yes the same as plan.
 
-    With --confirm-within they are on trial: unless `hosttune confirm` says so in time, over a connection that began
-    after them, this host rolls them back. What takes effect at the next boot is on trial in that boot, also
-    where it does not come to its end. The plan says what is tried when, and what cannot be rolled back.
+    With --confirm-within the changes are on trial: unless you run `hosttune confirm` in time, over a new connection,
+    this host rolls them back. What takes effect at the next boot is on trial in that boot, even if that boot fails. The
+    plan says what is tried when, and what cannot be rolled back.
 
     A dropped connection does not stop it: the next login and `hosttune history` show what it did. Ctrl-C stops it
     between two changes; the next apply --yes goes on.
 
     Exit status: 0 all done (what waits for a reboot or is on trial included), 1 something failed, is unknown or still
     differs, 2 trouble, or a trial is not possible here and nothing was changed, 130 stopped by Ctrl-C, 143 by SIGTERM.
-    With --reboot a boot ends it (1: one is needed and cannot be now); `hosttune status` says what became of it.
+    With --reboot it ends in a reboot (1: one is needed, but not possible now); `hosttune status` shows how it ended.
     """
     from hosttune.cli import common, going_on, on_trial
     from hosttune.cli.reports import profile_text

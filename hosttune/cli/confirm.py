@@ -21,17 +21,16 @@ def confirm(
     look: HostOptions,
     show: ShowPlain,
     run: Annotated[str | None, Argument(metavar="[RUN]", help="The run on trial; the only one by default.")] = None,
-    anyway: Annotated[bool, Option("--anyway", help="Also where this host is not as it was before.")] = False,
+    anyway: Annotated[bool, Option("--anyway", help="Confirm even if something stopped working.")] = False,
 ) -> int:
     """Keep the changes that are on trial. It shows first what this host has lost since before the run: failed units,
     mounts, routes, sshd, GPUs.
 
-    What is in force already is confirmed over a connection that began after it, or on the console: over an older one it
-    would not be seen that no new one is let in. Where the run also has something for the next boot, that boot is then
-    on trial, and is confirmed once more.
+    Confirm over a new connection, or on the console: an older connection does not prove that new logins still work. If
+    the run also changed something for the next boot, that boot is then on trial, and you confirm once more.
 
-    Exit status: 0 confirmed, 1 not confirmed because something is not as before, or its boot cannot be asked for, 2
-    nothing on trial, too late, or trouble.
+    Exit status: 0 confirmed, 1 not confirmed because something stopped working, or the trial boot cannot be scheduled,
+    2 nothing on trial, too late, or trouble.
     """
     from hosttune.actions.run import open_for_change
     from hosttune.actions.trial.trial import confirm as keep

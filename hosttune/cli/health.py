@@ -41,8 +41,8 @@ def health(
 
     --learn stores the state of this healthy host. With --host RECORD, the state of a sibling is stored for this one.
 
-    Exit status: 0 fit, 1 not so, 2 trouble; nhc: 1 only if unfit; slurm: 1 unfit, 3 unknown; npd: 1 unfit, 2 unknown;
-    nagios: 1 impaired, 2 unfit, 3 unknown.
+    Exit status: 0 fit, 1 not so, 2 trouble; nhc: 1 only if not fit; slurm: 1 not fit, 3 unknown; npd: 1 not fit, 2
+    unknown; nagios: 1 degraded, 2 not fit, 3 unknown.
     """
     if learn:
         return _learn_health(look, show, within)

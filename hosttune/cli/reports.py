@@ -65,7 +65,7 @@ def profile_text(session: Session) -> str:
     no_name = f"{policy.source} names none" if policy.source else "no policy names one"
     who = f"named by {policy.profile_by}" if policy.profile_by else f"the default, because {no_name}"
     named = f"Profile {policy.profile}, {who}."
-    only = f"Of all rules only {join_words(list(policy.sole))}." if policy.sole else ""
+    only = f"Only rules of --only: {join_words(list(policy.sole))}." if policy.sole else ""
     return " ".join(filter(None, (named, in_force(policy, named), only, proposal_text(session))))
 
 

@@ -23,7 +23,7 @@ def undo(
     ] = None,
     rule: Annotated[str | None, Option("--rule", metavar="RULE", help="All that this rule did.")] = None,
     expect: Annotated[
-        str | None, Option("--expect", metavar="DIGEST", help="Only if the way back still has this digest.")
+        str | None, Option("--expect", metavar="DIGEST", help="Only if what would be undone still has this digest.")
     ] = None,
     yes: Annotated[bool, Option("--yes", help="Do it. Without it: show it, change nothing.")] = False,
 ) -> int:

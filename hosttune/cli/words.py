@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 _SHORT = {
     "json": Option("--json", help="Same as --format json.", rich_help_panel=OUTPUT),
-    "quiet": Option("--quiet", "-q", help="Print no answer: the exit status is one.", rich_help_panel=OUTPUT),
-    "no_pager": Option("--no-pager", help="Show no report in a pager (PAGER, else less).", rich_help_panel=OUTPUT),
+    "quiet": Option("--quiet", "-q", help="Print nothing; the exit status is the answer.", rich_help_panel=OUTPUT),
+    "no_pager": Option("--no-pager", help="Do not use a pager (PAGER, else less).", rich_help_panel=OUTPUT),
 }
 _AS_TYPER: dict[type[Described], Callable[..., Any]] = {Option: typer.Option, Argument: typer.Argument}
 

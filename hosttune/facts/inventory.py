@@ -107,7 +107,8 @@ def _describe_loaded(facts: Facts) -> str:
 
 
 def _without_version(facts: Facts) -> str:
-    return UNKNOWN_DRIVER if "nvidia" in facts.gpus.drivers else NO_DRIVER
+    others = ", ".join(filter(None, facts.gpus.drivers))  # nouveau, vfio-pci
+    return UNKNOWN_DRIVER if "nvidia" in facts.gpus.drivers else others or NO_DRIVER
 
 
 def _fill_table(table: Mapping[str, Callable[[Facts], str]], facts: Facts) -> dict[str, str]:

@@ -28,6 +28,7 @@ from hosttune.facts.kernel.grub_arguments import (
 )
 from hosttune.facts.kernel.module_options import same_value
 from hosttune.facts.kernel.modules_at_boot import ON_COMMAND_LINE, kept_out_at_boot, modules_at_boot
+from hosttune.facts.kernel.sysctl import proc_path
 from hosttune.facts.kernel.sysctl_at_boot import CONF
 from hosttune.facts.kernel.sysfs_at_boot import udev_writes
 from hosttune.facts.limits.session_limits import ITEMS, find_skipped
@@ -202,21 +203,33 @@ def _find_unread(facts: Facts) -> Iterator[LostFile]:
 
 def _find_late(reader: Reader, facts: Facts) -> Iterator[LostFile]:
     """Sysctls of a module that no boot loads before systemd-sysctl runs: this boot has shown that they are not set."""
-    if reader.persistent_only or facts.managers.kubelet:
-        return
     found: dict[tuple[str, str], list[tuple[str, Placed]]] = {}
-    for key in facts.sysctl_at_boot.keys:
+    missing: dict[tuple[str, str], list[tuple[str, Placed]]] = {}
+    for key in () if reader.persistent_only else facts.sysctl_at_boot.keys:
         module = next((module for prefix, module in _OF_MODULES if key.startswith(prefix)), "")
         settings = facts.sysctl_at_boot[key].settings if module else ()
         if not settings or not settings[-1].line or not facts.file_owners[settings[-1].path].decides:
             continue
-        now = attempt(_value_of, facts, key)
+        now = None if facts.managers.kubelet else attempt(_value_of, facts, key)  # which sets them as well
+        row = (f"{key} = {settings[-1].value}", settings[-1])
         if isinstance(now, str) and not _is_same(now, settings[-1].value) and _is_loaded_late(reader, module):
-            found.setdefault((settings[-1].path, module), []).append((f"{key} = {settings[-1].value}", settings[-1]))
-    for (path, module), rows in found.items():
-        lines = tuple(one.line for _, one in rows)
+            found.setdefault((settings[-1].path, module), []).append(row)
+        elif _is_never_loaded(reader, key, settings[-1], module):
+            missing.setdefault((settings[-1].path, module), []).append(row)
+    for (path, module), rows in (*found.items(), *missing.items()):
+        texts, lines = tuple(text for text, _ in rows), tuple(one.line for _, one in rows)
         owner, better = facts.file_owners[path].name, f"/etc/modules-load.d/{module}.conf"
-        yield LostFile(path, tuple(text for text, _ in rows), lines, owner, "", "", False, better, module)
+        if (path, module) in found:
+            yield LostFile(path, texts, lines, owner, "", "", False, better, module)
+            continue
+        lacks = f"the kernel has that with the module {module}, which is not loaded, and no boot loads it"
+        why = f"{', '.join(texts)}: {lacks}"
+        way_out = (
+            f"have it loaded: echo {quote(module)} | sudo tee {quote(better)}\n"
+            f"let it take effect now: sudo modprobe {quote(module)} && sudo sysctl -p {quote(path)}\n"
+            f"what is not meant any more: take it out of {quote(path)}"
+        )
+        yield LostFile(path, texts, lines, owner, "", "", False, better, why=why, way_out=way_out)
 
 
 def _value_of(facts: Facts, key: str) -> str:
@@ -479,12 +492,23 @@ def is_misread(key: str, value: str) -> bool:
 
 
 def _is_loaded_late(reader: Reader, module: str) -> bool:
-    if reader.stat(f"/sys/module/{module}/refcnt") is ABSENT:  # built in, or not there
-        return False
+    """Whether it is loaded, and not built in, and nothing sets its sysctls in time."""
+    return reader.stat(f"/sys/module/{module}/refcnt") is not ABSENT and not _is_in_time(reader, module)
+
+
+def _is_never_loaded(reader: Reader, key: str, place: Placed, module: str) -> bool:
+    names = attempt(names_in, reader, "/proc/sys/net")
+    rows = hint(reader, place.path).splitlines()[place.line - 1 : place.line]
+    has_none = reader.stat(proc_path(key)) is ABSENT and reader.stat(f"/sys/module/{module}") is ABSENT
+    may_lack = any(row.lstrip().startswith("-") for row in rows)  # sysctl.d(5)
+    return has_none and isinstance(names, tuple) and bool(names) and not may_lack and not _is_in_time(reader, module)
+
+
+def _is_in_time(reader: Reader, module: str) -> bool:
     if any(one.value.replace("-", "_") == module for one in modules_at_boot(reader)):
-        return False
+        return True
     rules = drop_in_texts(reader, [f"{root}/udev/rules.d" for root in _ROOTS], UDEV.suffix)
-    return not any(module in content and "sysctl" in content for _, content in rules)
+    return any(module in content and "sysctl" in content for _, content in rules)
 
 
 def _is_in_force(settings: tuple[Placed, ...], one: Placed) -> bool:

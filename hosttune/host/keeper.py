@@ -22,7 +22,7 @@ from typing import Final
 
 from hosttune.frozen import frozen
 from hosttune.host.apart import ENDING, status_of
-from hosttune.host.known.wait_channels import waits_for_server
+from hosttune.host.known.wait_channels import waits_for_lock, waits_for_server
 from hosttune.host.progress import CLEAR
 from hosttune.host.reading.bounded import head_text, names_in
 
@@ -300,10 +300,14 @@ def _let_locks_go(pid: int) -> None:
 
 
 def _find_wait(process: str) -> str:
-    """The function of the kernel in which one of its threads waits for a server; empty where none does."""
+    """The function of the kernel in which one of its threads waits for a server; empty where none does. In functions
+    that take a lock it also waits for data, which a pipe may bring late, but no signal ends only the former.
+    """
     with suppress(OSError):
         for thread in names_in(f"{process}/task", _MOST_THREADS)[0]:
-            if waits_for_server(function := head_text(f"{process}/task/{thread}/wchan")):
+            function = head_text(f"{process}/task/{thread}/wchan")
+            state = head_text(f"{process}/task/{thread}/stat").rpartition(")")[2].split()[:1]
+            if waits_for_server(function) and (state == ["D"] or not waits_for_lock(function)):
                 return function
     return ""
 

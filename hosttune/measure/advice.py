@@ -201,7 +201,8 @@ ADVICE: Mapping[str, Advice] = MappingProxyType({
     ),
     "writes": Advice(
         "it waits for its own writes: checkpoints, logs, or fsync after each file. Write less often, to a local disk, "
-        "and beside the training (torch.distributed.checkpoint.async_save)",
+        "and beside the training (torch.distributed.checkpoint.async_save). Dask and Spark spill less with more "
+        "memory for each worker",
     ),
     "spill": Advice(
         "where `ray memory --stats-only` counts spilled objects, Ray's store is full, and objects go to disk, in "

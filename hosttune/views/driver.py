@@ -15,6 +15,7 @@ from hosttune.choices.drivers.branch_offers import offers_within
 from hosttune.choices.drivers.choice import CHANGES
 from hosttune.codec import FORMAT_VERSION
 from hosttune.facts.base import UnknownFact, get_raw, known_items
+from hosttune.facts.gpu.gpus import is_vfio
 from hosttune.facts.inventory import UNKNOWN_DRIVER
 from hosttune.frozen import frozen
 from hosttune.host.masking.cleaned import clean
@@ -146,7 +147,8 @@ def _describe_installed(facts: Facts) -> str:
 
 def _describe_loaded(gpu: Gpu, facts: Facts) -> str:
     if gpu.driver != "nvidia":
-        return f"{gpu.driver} holds it" if gpu.driver else "nothing"
+        whose = " for virtual machines: what manages those gives it back" if is_vfio(gpu.driver) else ""
+        return f"{gpu.driver} holds it{whose}" if gpu.driver else "nothing"
     if not facts.driver.is_loaded:
         return f"nvidia holds it, {UNKNOWN_DRIVER}"
     kind = "open" if facts.driver.is_open else "closed"
@@ -263,7 +265,7 @@ def driver_text(table: DriverTable, page: Page) -> str:
     above = _join_above(table)
     if why := [clause for clause in table.clauses if clause not in above]:
         lines += ["", *_wrap_paragraph(f"Why: {'; '.join(why)}", page)]
-    if table.way_out.removeprefix("first: ") not in above:
+    if table.way_out.removeprefix("first: ") not in above and not _is_shown(table, page):
         lines += [*([] if why else [""]), *_way_out(table.way_out, page)]
     if unknown := [text for text in table.unknown if text not in above]:
         lines += ["", *(line for text in unknown for line in _wrap_paragraph(f"not known: {text}", page))]
@@ -274,7 +276,7 @@ def driver_text(table: DriverTable, page: Page) -> str:
 
 def _without_gaps(table: DriverTable, page: Page) -> DriverTable:
     """The table without the reasons that a record lacks an answer."""
-    states = (replace(one, evidence="not known") if missing_answer(one.evidence, page) else one for one in table.states)
+    states = (replace(one, evidence="") if missing_answer(one.evidence, page) else one for one in table.states)
     unknown = (reason for reason in table.unknown if not missing_answer(reason, page))
     return replace(table, states=tuple(states), unknown=tuple(unknown))
 
@@ -284,6 +286,12 @@ def _join_above(table: DriverTable) -> str:
     texts = [text for state in table.states for text in (state.evidence, state.way_out)]
     texts += [text for row in table.rows for text in (row.installed, row.available)]
     return "\n".join([*texts, table.way_out if _is_refused_install(table) else ""])
+
+
+def _is_shown(table: DriverTable, page: Page) -> bool:
+    """Whether each step of the way out is one of a state's, which may say more behind it."""
+    shown = [step for state in table.states for step in page.steps(state.way_out)]
+    return all(any(one.startswith(step) for one in shown) for step in page.steps(table.way_out.removeprefix("first: ")))
 
 
 def _render_verdict(table: DriverTable, leading: StateRow | None, page: Page) -> list[str]:
@@ -313,7 +321,8 @@ def _is_refused_install(table: DriverTable) -> bool:
 
 def _make_sentence(state: StateRow) -> str:
     """`FAULT, mismatch: the loaded module is ...`."""
-    return f"FAULT, {state.name}: {state.evidence}" if state.is_dead else f"{state.name}: {state.evidence}"
+    says = f"{state.name}: {state.evidence}" if state.evidence else state.name
+    return f"FAULT, {says}" if state.is_dead else says
 
 
 def _row_lines(row: DriverRow, page: Page) -> list[str]:

@@ -21,7 +21,7 @@ from hosttune.views.terminal import join_words, say_count
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from hosttune.values import Finding
+    from hosttune.values import Finding, Plan
     from hosttune.views.checked import About
     from hosttune.views.document import Block
     from hosttune.views.page import Page
@@ -32,6 +32,7 @@ NOTHING: Mapping[str, About] = {}
 LEAST_OF_A_CLAUSE, MOST_OF_A_CLAUSE = 25, 70  # characters of a gain on a line
 _GOES_ON = regex(r": | \(|, (?:after|also|and|as|before|because|but|in|or|since|so|where|which|while|with)\b")
 _OPEN = frozenset({Verdict.DIFFERS, Verdict.ADVICE})
+FEW = 5  # findings of a report that lists them also if none asks for anything
 SHOWN_SUBJECTS = 2  # things of which a finding says the same, on one screen
 
 
@@ -108,6 +109,13 @@ LISTED = (*WORST_FIRST, WAIVED)  # without --verbose; the others are only counte
 QUIET = (WAIVED, OK, NOT_APPLICABLE)
 ALL = (*WORST_FIRST, *QUIET)
 BY_OUTCOME = {group.state: group for group in ALL}  # by what a fleet and a comparison call them
+
+
+def quiet_groups(plan: Plan) -> tuple[FindingGroup, ...]:
+    """What is listed where a few findings are all (--only), and none asks for anything: that has a reason."""
+    groups = (OK, NOT_APPLICABLE)
+    is_quiet = all(any(group.holds(finding) for group in groups) for finding in plan.findings)
+    return groups if is_quiet and len(plan.findings) <= FEW else ()
 
 
 def gather_findings(findings: Iterable[Finding], *, most: int = 0) -> list[Finding]:

@@ -41,9 +41,10 @@ HEALTH_METRICS = {
 }
 
 
-def health_text(health: NodeHealth, page: Page, titles: Mapping[str, str], gpus: Mapping[str, str]) -> str:
-    """The verdict in one line; below it `gpus`, their names by slot, with what is wrong with each; then each point with
-    its cause and what to do, the worst first. With --verbose also the rules that found nothing, by their titles.
+def health_text(health: NodeHealth, page: Page, titles: Mapping[str, str], gpus: Mapping[str, tuple[str, str]]) -> str:
+    """The verdict in one line; below it `gpus` by slot, each with its name and who holds it for virtual machines, and
+    with what is wrong with it; then each point with its cause and what to do, the worst first. With --verbose also the
+    rules that found nothing, by their titles.
     """
     asked = "" if health.points else f" ({say_count(len(health.asked), 'check')})"
     verdict = f"{_fit_words(health) if not health.points else FITNESS[health.fitness.value].sentence}{asked}"
@@ -72,13 +73,18 @@ def health_text(health: NodeHealth, page: Page, titles: Mapping[str, str], gpus:
     return render_text(Document(host, host, tuple(head), tuple(sections), status=status), page.screen)
 
 
-def _gpu_rows(health: NodeHealth, gpus: Mapping[str, str], nothing: str) -> Iterator[tuple[str, ...]]:
-    """A row for each GPU. One without a point may still do no work: for what holds for the whole host."""
-    for slot in sorted(gpus):
+def _gpu_rows(health: NodeHealth, gpus: Mapping[str, tuple[str, str]], nothing: str) -> Iterator[tuple[str, ...]]:
+    """A row for each GPU. One without a point may still do no work: for what holds for the whole host, or because no
+    program of this host can look at it (canonical/lxd issue 12128: vfio-pci kept it after its machine had ended)."""
+    for slot, (name, holder) in sorted(gpus.items()):
         own = [point for point in health.points if point.subject == slot]  # the worst first
         rules = dict.fromkeys(point.rule for point in own if point.fitness is own[0].fitness)
         verdict = f"{FITNESS[own[0].fitness.value].verdict}: {join_words(list(rules))}" if own else nothing
-        yield clean(slot), clean(gpus[slot]), clean(verdict if health.points else FITNESS[health.fitness.value].verdict)
+        if holder and not own:
+            verdict = f"not checked: {holder} holds it for virtual machines"
+        elif not health.points:
+            verdict = FITNESS[health.fitness.value].verdict
+        yield clean(slot), clean(name), clean(verdict)
 
 
 def _is_said(point: HealthPoint, points: tuple[HealthPoint, ...]) -> bool:

@@ -24,7 +24,7 @@ from hosttune.views.document import (
     Section,
     render_documents,
 )
-from hosttune.views.findings import FAULTS, HELD, NOTHING, UNKNOWN, make_sections
+from hosttune.views.findings import FAULTS, HELD, NOTHING, UNKNOWN, make_sections, quiet_groups
 from hosttune.views.report import list_faults, made_text, make_head, status_text
 from hosttune.views.summary import is_irreversible, why_status
 from hosttune.views.terminal import join_words, say_count
@@ -61,7 +61,7 @@ def plan_outline(one: Checked, more: tuple[Block, ...] = (), trial: PlannedTrial
     plan, page = one.plan, one.page
     blocks: list[Block] = [*make_sections((FAULTS,), plan.findings, page, one.about)]
     blocks += _make_stages(plan, about=one.about)
-    blocks += make_sections((UNKNOWN, *HELD), plan.findings, page, one.about)
+    blocks += make_sections((UNKNOWN, *HELD, *quiet_groups(plan)), plan.findings, page, one.about)
     if plan.changes:
         says = [Say(text, is_hanging=True) for text in describe_consent(plan)]
         digest = () if page.is_partial else (Say("Digest", code=plan.digest),)

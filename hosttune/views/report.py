@@ -13,7 +13,7 @@ from hosttune.host.masking.cleaned import clean
 from hosttune.values import Activation, Verdict
 from hosttune.verdict_words import STATES
 from hosttune.views.document import Document, Item, Items, Matrix, Say, Steps, Warnings, render_documents
-from hosttune.views.findings import ADVICE, ALL, FAULTS, LISTED, WAIVED, WORST_FIRST, make_sections
+from hosttune.views.findings import ADVICE, ALL, FAULTS, LISTED, WAIVED, WORST_FIRST, make_sections, quiet_groups
 from hosttune.views.masking import mask_data
 from hosttune.views.summary import (
     WAITS,
@@ -102,8 +102,8 @@ def check_outline(one: Checked, folded: int = 0, *, strict: bool = False) -> Doc
     if page.is_terse and page.screen.is_terminal and any(map(is_fault, shown)):
         blocks += [*make_sections((FAULTS,), shown, page, one.about), *_list_named(shown)]
     else:
-        blocks += make_sections(ALL if page.is_whole else LISTED, shown, page, one.about)
-    if not page.is_whole and (quiet := _count_rest(plan, page, hidden)):
+        blocks += make_sections(ALL if page.is_whole else (*LISTED, *quiet_groups(plan)), shown, page, one.about)
+    if not (page.is_whole or quiet_groups(plan)) and (quiet := _count_rest(plan, page, hidden)):
         blocks.append(Say(quiet))
     if chosen := (one.chosen if page.is_verbose else "") or one.proposal:
         blocks.append(Say(clean(chosen), is_hanging=True))

@@ -39,7 +39,7 @@ class Summary:
     owned: int  # rules where someone else decides
     owners: tuple[str, ...]
     refused: int  # rules that cannot be acted on safely
-    unknown: int  # rules of which something is not known, however many their subjects
+    unknown: int  # rules that find no fault, and of which something is not known, however many their subjects
     advice: int
     deferred: int  # rules of which only the machine that runs this image can tell
     waived: int
@@ -59,8 +59,9 @@ def summarize(plan: Plan) -> Summary:
     waiting = [finding for finding in held if finding.hold.kind is HoldKind.WAITING and not is_fault(finding)]
     for_reboot = [finding for finding in waiting if waits_for_reboot(finding)]
     free = [finding for finding in plan.findings if not finding.hold]
+    faulty = {finding.rule for finding in filter(is_fault, plan.findings)}
     return Summary(
-        faults=rules_in(filter(is_fault, plan.findings)),
+        faults=len(faulty),
         changes_now=len(plan.changes),
         after_drain=_count(held, HoldKind.BUSY),
         after_reboot=sum(change.activation is Activation.REBOOT for change in plan.changes) + rules_in(for_reboot),
@@ -70,7 +71,7 @@ def summarize(plan: Plan) -> Summary:
         owned=rules_in(owned),
         owners=tuple(dict.fromkeys(finding.hold.detail for finding in owned if finding.hold.detail)),
         refused=_count(held, *NOT_SAFE),
-        unknown=_count_verdict(free, Verdict.UNKNOWN),
+        unknown=_count_verdict([one for one in free if one.rule not in faulty], Verdict.UNKNOWN),
         advice=_count_verdict(free, Verdict.ADVICE),
         deferred=_count(held, HoldKind.DEFERRED),
         waived=_count(held, HoldKind.WAIVED),

@@ -44,7 +44,7 @@ def source_lines(report: BugReport | SosReport, file: str, now: float) -> Iterat
     if not report.is_whole:
         yield "it is not whole: its last line is missing"
     if report.is_safe_mode:
-        yield "nvidia-smi was not asked there (--safe-mode)"
+        yield "the full answer of nvidia-smi is not in it (--safe-mode)"
     if not report.has_log:
         why = (
             "it has backtraces that the program asked for (--extra-system-data)"

@@ -90,7 +90,7 @@ def wrap_step(text: str, columns: int, *, first: str = "", rest: str = "") -> li
     if place is None:
         return lines
     begin, end = (number + len(head) for number in place)
-    if width_of(first) + width_of(text[:end].lstrip()) <= columns:
+    if not text[:begin].strip() or width_of(first) + width_of(text[:end].lstrip()) <= columns:
         lines = [f"{first}{text[:end].lstrip()}"]
     else:
         has_room = width_of(rest) + width_of(text[begin:end]) <= columns

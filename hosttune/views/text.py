@@ -37,6 +37,7 @@ _NARROW = 60  # columns of a screen on which that begins behind the label
 
 
 ONE_SCREEN = 24  # lines of a terminal that was not enlarged
+FEW = 3  # faults that have two lines each at the end
 
 
 def render_text(document: Document, screen: Screen) -> str:
@@ -54,15 +55,17 @@ def render_text(document: Document, screen: Screen) -> str:
     ending = (Lines("", (*verdict, *says)),) if verdict or says else ()
     end = blocks_text((*body, *ending, *last), screen)
     if document.faults and end.count("\n") >= ONE_SCREEN:
-        faults = [Say(_cut_line(fault, screen.columns), style="red") for fault in document.faults]
+        most = 2 if len(document.faults) <= FEW else 1
+        cut = (_cut_lines(fault, screen.columns, most) for fault in document.faults)
+        faults = [Say(fault, style="red", is_hanging=True) for fault in cut]
         end = blocks_text((*body, Lines("", (*faults, *verdict, *says)), *last), screen)
     return "\n".join(filter(None, (head, end)))
 
 
-def _cut_line(text: str, columns: int) -> str:
-    """What fits on one line, up to a blank."""
+def _cut_lines(text: str, columns: int, most: int) -> str:
+    """What fits on so many lines, up to a blank."""
     lines = wrap_text(text, columns - 4)
-    return f"{lines[0]} ..." if lines[1:] else text
+    return f"{' '.join(lines[:most])} ..." if lines[most:] else text
 
 
 def blocks_text(blocks: Iterable[Block], screen: Screen) -> str:

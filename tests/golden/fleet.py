@@ -60,7 +60,7 @@ def fleet(names: int = 20):
     fold.add(
         HostLook("gpu-040", "", "2026-11-21T03:40:00+00:00", "results/gpu-040.json", missing="ssh: No route to host")
     )
-    fold.miss(Unread("results/gpu-041.json:17", "is no JSON: ends in the middle"))
+    fold.miss(Unread("results/gpu-041.json:17", "is not JSON: ends in the middle"))
     fold.miss(Unread("results/gpu-042.json", "is empty: the host was not reached, or the command there failed"))
     fold.supersede("gpu-003")
     fold.share("0000000000000001", ["gpu-001", "gpu-1.example.org"])

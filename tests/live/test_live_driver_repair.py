@@ -13,11 +13,14 @@ from types import SimpleNamespace
 
 import pytest
 
+from hosttune.choices.apt_commands import check_commands
 from hosttune.choices.dpkg_stop import Cause, find_stop
 from hosttune.choices.driver_states.mixed import other_versions, tell_of_unmet
 from hosttune.choices.driver_states.packages import others_broken
+from hosttune.choices.driver_states.state import switch
 from hosttune.choices.drivers.nvidia_archive import replace_unfit_offer, switch_within_archive
 from hosttune.facts import Facts
+from hosttune.facts.gpu.gsp_firmware import MISSING, GspFailure, way_out
 from hosttune.facts.gpu.packaging import Packaging
 from hosttune.facts.kernel.boot_room import make_room
 from hosttune.host.door import Completed
@@ -421,12 +424,16 @@ def test_libraries_of_the_other_series_bring_their_prebuilt_modules(tree):
 def debian(tree):
     """A host of Debian with NVIDIA's archive, which begins with a branch that drives no Pascal, as Debian 13 has it
     (NVIDIA/cuda-repo-management issue 38)."""
-    host = tree(debian_driver("550.163.01-2"))
+    yield from beside_nvidia(tree(debian_driver("550.163.01-2")), "Debian", debian_driver("590.44.01-1"))
+
+
+def beside_nvidia(host, distribution, packages):
+    """The host with a second archive, which is NVIDIA's and has these packages."""
     theirs, lists = host.tree / "developer.download.nvidia.com", host.tree / "etc/apt/sources.list.d"
     theirs.mkdir()
-    rows = [build(name, row, theirs, host.base / "build") for name, row in debian_driver("590.44.01-1").items()]
+    rows = [build(name, row, theirs, host.base / "build") for name, row in packages.items()]
     put(theirs / "Packages", "\n".join(rows))
-    for folder, origin in ((theirs, "NVIDIA"), (host.tree / "archive", "Debian")):
+    for folder, origin in ((theirs, "NVIDIA"), (host.tree / "archive", distribution)):
         data = (folder / "Packages").read_bytes()
         row = f"SHA256:\n {hashlib.sha256(data).hexdigest()} {len(data)} Packages\n"
         put(folder / "Release", f"Origin: {origin}\nDate: Sun, 29 Nov 2026 12:00:00 UTC\n{row}")
@@ -449,8 +456,12 @@ def debian_driver(version):
 
 def pascal(host):
     facts = Facts(InTree(host.tree, "6.12.57+deb13-amd64", **{"/etc/os-release": "ID=debian\nVERSION_ID=13\n"}))
-    gpu = SimpleNamespace(generation="pascal", slot="0000:10:00.0", title="GTX 1060", device_id="0x1c03")
-    facts.__dict__["gpus"] = SimpleNamespace(generations=("pascal",), ours=(gpu,), summary="1 x GTX 1060", devices=())
+    return with_gpu(facts, "pascal", "GTX 1060", "0x1c03")
+
+
+def with_gpu(facts, generation, title, device_id):
+    gpu = SimpleNamespace(generation=generation, slot="0000:10:00.0", title=title, device_id=device_id)
+    facts.__dict__["gpus"] = SimpleNamespace(generations=(generation,), ours=(gpu,), summary=f"1 x {title}", devices=())
     facts.__dict__["nvidia"] = SimpleNamespace(gpus=())
     facts.__dict__["packaging"] = Packaging({}, "not in this record")
     return facts
@@ -488,6 +499,62 @@ def test_driver_of_nvidias_archive_that_drives_no_gpu_gives_way_to_debians(debia
     debian.type(typed(install), 0)
     assert debian.is_whole()
     assert version_of(debian, "libcuda1") == version_of(debian, "nvidia-driver") == "550.163.01-2"
+
+
+def nvidia_driver(branch, version):
+    library = {"Provides": "libnvidia-compute", "Conflicts": "libnvidia-compute", "Replaces": "libnvidia-compute"}
+    needs = f"libnvidia-compute-{branch} (= {version}), nvidia-dkms-{branch}-open (= {version})"
+    return {
+        f"libnvidia-compute-{branch}": {"Version": version} | library,
+        f"nvidia-dkms-{branch}-open": {"Version": version, "Provides": "nvidia-dkms", "Conflicts": "nvidia-dkms"},
+        f"nvidia-driver-{branch}-open": {"Version": version, "Depends": needs},
+        f"nvidia-open-{branch}": {"Version": version, "Depends": f"nvidia-driver-{branch}-open"},
+    }
+
+
+@pytest.fixture
+def held(tree):
+    """A driver of NVIDIA's archive for Ubuntu, whose packages an administrator holds."""
+    old, new = nvidia_driver("570", "570.86.15-0ubuntu1"), nvidia_driver("580", "580.126.20-1ubuntu1")
+    for host in beside_nvidia(tree({"bash-of-ubuntu": {"Version": "1"}}), "Ubuntu", old | new):
+        host.type("apt-get install nvidia-driver-570-open", 0)
+        host.type("apt-mark hold libnvidia-compute-570 nvidia-dkms-570-open nvidia-driver-570-open", 0)
+        yield host
+
+
+def test_held_driver_gives_way_to_another_branch_once_the_holds_are_gone(held):
+    """GoogleCloudDataproc/initialization-actions pull 1323."""
+    facts = with_gpu(Facts(InTree(held.tree, OLD, **{"/etc/os-release": UBUNTU})), "turing", "T4", "0x1eb8")
+    facts.__dict__["role"] = SimpleNamespace(vendor_image="")
+    facts.__dict__["managers"] = SimpleNamespace(kubelet=False)
+    unhold, install, boot = str(switch(facts, "a supported branch", when="at a maintenance")).splitlines()
+    assert install.startswith("a supported branch, at a maintenance, from NVIDIA's archive: sudo apt-get update")
+    assert boot == "drain the host and reboot"
+    held.type(typed(install.partition(": ")[2]), 100)  # what the holds refuse
+    held.type(typed(unhold.partition(": ")[2]), 0)
+    held.type(typed(install.partition(": ")[2]), 0)
+    assert held.is_whole()
+    assert held.has("nvidia-open-580")
+    assert not held.has("libnvidia-compute-570")
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_firmware_that_debian_keeps_in_a_component_of_its_own_is_brought(tree, is_there):
+    """endlessm/eos-meta pull 811: the package of the module only recommends it."""
+    version, name = "550.163.01-2", "firmware-nvidia-gsp"
+    module = {"nvidia-open-kernel-dkms": {"Version": version, "Recommends": name}}
+    host = tree(module | ({name: {"Version": version}} if is_there else {}))
+    host.type("apt-get install --no-install-recommends nvidia-open-kernel-dkms", 0)
+    facts = Facts(InTree(host.tree, OLD, **{"/etc/os-release": "ID=debian\nVERSION_ID=13\n"}))
+    lost = GspFailure("0000:10:00.0", MISSING, "550.163.01", "gsp_tu10x.bin", 2, "")
+    install, otherwise = check_commands(facts, way_out(lost, facts))[0].splitlines()[:2]
+    assert ("no list of apt has" in install) is not is_there
+    assert "non-free-firmware" in otherwise
+    if not is_there:
+        return
+    host.type(typed(install), 0)
+    assert host.is_whole()
+    assert host.has(name)
 
 
 def test_firmware_of_the_former_series_gives_way_to_that_of_the_new_one(tree):

@@ -32,6 +32,7 @@ from hosttune.values import ABSENT, Unreadable, Verdict
 from hosttune.views.support import source_lines
 from tests.unit.bug_reports import (
     HEADS,
+    LISTED,
     LOG,
     LOST,
     NOT_REACHED,
@@ -117,13 +118,13 @@ SICK = {
 }  # fmt: skip
 
 
+_NO_MODULE = "*** ls: -r--r--r-- 1 root root 0 2026-11-20 10:00:06.0 +0000 /proc/modules\nxfs 1 1 - Live 0\n"
+
+
 def without_module(changed):
     """The two sections that say so, in their form."""
     if changed.get("modules") == "":
-        return {
-            **changed,
-            "modules": "*** ls: -r--r--r-- 1 root root 0 2026-11-20 10:00:06.0 +0000 /proc/modules\nxfs 1 1 - Live 0\n",
-        }
+        return {**changed, "modules": _NO_MODULE}
     return changed
 
 
@@ -179,7 +180,7 @@ def test_faults_are_named_before_errors_of_programs():
 def test_mismatch_that_nvidia_smi_says_is_not_also_unknown():
     """Which version the next boot loads is not in a report, so that a reboot is a condition."""
     states = choose(Facts(reader(report(smi="Failed to initialize NVML: Driver/library version mismatch"))), {}).states
-    [fault] = [one for one in states if not one.name.startswith("whether")]
+    [fault] = [one for one in states if not one.name.startswith("not known")]
     assert (fault.name, "version mismatch" in fault.evidence) == ("nvidia-smi refuses", True)
     assert fault.way_out.splitlines()[1:] == [
         "see which version the next boot loads: modinfo -F version nvidia",
@@ -202,7 +203,7 @@ def test_mismatch_that_nvidia_smi_says_is_not_also_unknown():
 def test_what_the_module_and_nvidia_smi_tell_is_not_unknown(smi, known):
     content = report(smi=smi) if smi else report()
     states = choose(Facts(reader(content)), {}).states
-    unknown = {name for one in states for name in one.name.removeprefix("whether: ").split(", ")}
+    unknown = {name for one in states for name in one.name.removeprefix("not known: ").split(", ")}
     assert {"held", "runfile"} <= unknown
     assert not unknown & (known | {"not loaded", "module missing", "nvidia-smi missing", "driver files gone"})
 
@@ -217,7 +218,7 @@ def test_what_a_report_is_stands_before_the_answer():
         ),
         "it holds no policy, packages, services and settings of that host: rules that ask for them are not judged",
         "it is not whole: its last line is missing",
-        "nvidia-smi was not asked there (--safe-mode)",
+        "the full answer of nvidia-smi is not in it (--safe-mode)",
         "the kernel log in it does not count: there is none that is whole",
     ]
 
@@ -238,6 +239,79 @@ def test_time_is_that_of_its_own_date_where_files_of_the_kernel_are_older(date, 
     assert round((read_bug_report(changed, "x", "1").collected_at - at) / 60) == minutes
 
 
+def test_file_that_was_first_seen_while_the_clock_was_ahead_does_not_date_it():
+    content = report(
+        more="*** /proc/cmdline\n" + LISTED.format(3, "/proc/cmdline").replace("10:00", "18:00") + "\nro\n"
+    )
+    assert read_bug_report(content, "x", "1").collected_at == read_bug_report(report(), "x", "1").collected_at
+
+
+@pytest.mark.parametrize(
+    ("issue", "release", "expected"),
+    [
+        ("Arch Linux \\r (\\l)", "", ("arch", "", "Arch Linux")),
+        ("Linux Mint 21.3 Virginia \\n \\l", "", ("linuxmint", "21.3", "Linux Mint 21.3")),
+        ("\\S\nKernel \\r", "Fedora release 36 (Thirty Six)", ("fedora", "36", "Fedora release 36")),
+        ("\\S", "Red Hat Enterprise Linux release 9.3 (Plow)", ("rhel", "9.3", "Red Hat Enterprise Linux release 9.3")),
+        ("Authorized users only. Ubuntu", "", None),
+    ],
+)
+def test_distribution_is_what_the_report_names(issue, release, expected):
+    more = f"*** /etc/redhat-release\n{LISTED.format(2, '/etc/redhat-release')}\n{release}\n"
+    content = report(issue=LISTED.format(1, "/etc/issue") + f"\n{issue}\n\n", more=more if release else "")
+    found = read_bug_report(content, "x", "1").record["os_release"]
+    if expected is None:
+        assert found == {"unreadable": "which distribution it is was not found in it"}
+    else:
+        assert (found["id"], found["version_id"], found["pretty_name"]) == expected
+
+
+def in_table(content: bytes, *rows: str) -> bytes:
+    head, rule, rest = content.partition(b"command line flags: ")
+    flags, end, after = rest.partition(b"\n")
+    return head + rule + flags + end + "".join(f"{row}\n{'-' * 80}\n" for row in ("", *rows)).encode() + after
+
+
+_NO_DEVICES = "NVIDIA GPU Details                  | Failed: No devices were found"
+
+
+def test_table_before_all_else_tells_what_a_cut_report_lacks():
+    row = "OS Details                          | Distribution : Ubuntu 24.04.2 LTS"
+    found = read_bug_report(in_table(report()[:900], row), "x", "1").record["os_release"]
+    assert (found["id"], found["version_id"]) == ("ubuntu", "24.04")
+
+
+def test_refusal_in_the_table_proves_a_fault_in_safe_mode():
+    failed = "[    9.000000] NVRM: GPU 0000:65:00.0: RmInitAdapter failed! (0x62:0x55:1941)\n"
+    content = in_table(report(flags="--safe-mode", smi=None, nvlink=None, dmesg=LOG + failed), _NO_DEVICES)
+    found = findings(reader(content))
+    assert any(one.is_fault and one.rule == "gpu-driver-health" and "0000:65:00.0" in one.reason for one in found)
+    assert "--safe-mode" not in "".join(said(content))
+    # a whole answer counts before it, and what the table does not have is not there
+    assert not any(one.is_fault for one in findings(reader(in_table(report(), _NO_DEVICES))))
+    assert not any(one.is_fault for one in findings(reader(in_table(report(), _NO_DEVICES, RULE))))
+
+
+def test_module_that_the_kernel_refused_for_its_signature_is_named_with_its_way_out():
+    refused = "[    8.000000] Lockdown: modprobe: unsigned module loading is restricted; see man kernel_lockdown.7\n"
+    content = report(smi=NOT_REACHED + "\n", modules=_NO_MODULE, version=None, dmesg=LOG + refused)
+    (one,) = (one for one in findings(reader(content)) if one.is_fault and one.rule == "gpu-driver-health")
+    assert "driver; the kernel refused a module for its signature" in one.reason
+    assert "sudo mokutil --import /var/lib/shim-signed/mok/MOK.der" in one.todo
+
+
+def test_check_counts_a_rule_once_and_names_what_holds_the_gpu(run, tmp_path):
+    file = tmp_path / "x.log.gz"
+    file.write_bytes(
+        report(smi=NOT_REACHED + "\n", modules=_NO_MODULE, version=None, lspci=device(SLOTS[0], driver=""))
+    )
+    out = run("check", "--host", file)[1]
+    counts = [line.split(" could not be checked")[0].split()[-1] for line in out.splitlines() if "be checked" in line]
+    assert (len(counts), len(set(counts)), ", no driver loaded," in out) == (2, 1, True)
+    file.write_bytes(report(smi=None, modules=_NO_MODULE, version=None, lspci=device(SLOTS[0], driver="nouveau")))
+    assert ", driver nouveau," in run("check", "--host", file)[1]
+
+
 def test_libraries_that_nvidia_smi_does_not_find_are_the_first_step():
     words = "NVIDIA-SMI couldn't find libnvidia-ml.so library in your system. Please make sure that it is installed.\n"
     found = findings(reader(report(smi=words)))
@@ -252,10 +326,18 @@ def test_who_reads_a_report_is_not_sent_for_one(name):
     assert "run nvidia-bug-report.sh" not in "".join(one.todo for one in found)
 
 
+def test_parameter_that_the_kernel_command_line_sets_is_named_with_it():
+    listed = LISTED.format(3, "/proc/cmdline")
+    door = reader(report(more=f"*** /proc/cmdline\n{listed}\nro nvidia.NVreg_EnableGpuFirmware=0\n"))
+    options = Facts(door).module_options["nvidia.NVreg_EnableGpuFirmware"]
+    assert options.set_by.startswith("the kernel command line: nvidia.NVreg_EnableGpuFirmware=0 sets it")
+    assert Facts(door).module_options["nvidia.NVreg_EnableMSI"].set_by == "it is not known which file sets it"
+
+
 def test_log_of_the_buffer_is_not_called_the_journals():
     content = report(dmesg="[ 864000.1] audit: type=1400\n")
     found = [one for one in findings(reader(content)) if one.rule == "host-hardware-errors"]
-    assert any("only the buffer of the kernel was read" in one.reason for one in found)
+    assert any("only the kernel's buffer was read" in one.reason for one in found)
     assert "SystemMaxUse" not in "".join(one.todo for one in found)
 
 

@@ -98,7 +98,7 @@ def test_host_without_an_answer_and_file_that_is_broken_end_with_1(run, put):
     status, out, _ = run(fine, note)
     assert (status, "no route" in flat(out)) == (1, True)
     status, out, _ = run(fine, put("c.json", "{\n{"))
-    assert (status, "c.json:2: is no JSON" in flat(out)) == (1, True)
+    assert (status, "c.json:2: is not JSON" in flat(out)) == (1, True)
 
 
 def test_nothing_that_says_anything_ends_with_2(run, put, tmp_path):
@@ -106,6 +106,7 @@ def test_nothing_that_says_anything_ends_with_2(run, put, tmp_path):
     assert status == 2
     assert "none.json: cannot be read: No such file or directory" in flat(out)
     assert "no usable results of a host in these files" in err
+    assert "Exit status 1" not in out
 
 
 def test_folder_is_walked_and_hidden_files_are_left_out(run, put, tmp_path):

@@ -610,6 +610,48 @@ def test_advice_on_small_files_says_what_helps_and_when():
     assert "only the first epoch" not in small.text
 
 
+def test_advice_on_many_small_arrays_is_to_pack_them_too():
+    """EveryVoice issue 472: features of each utterance as a file of torch.save."""
+    (small,) = (one for one in advice(keys=("PyTorch",), native="fits") if one.rule == "framework-input-pipeline")
+    assert "inode" in small.text
+
+
+@pytest.mark.parametrize(
+    ("place", "header_s", "more", "is_said"),
+    [
+        (on(kind="network", fstype="lustre"), 0.0, {}, True),
+        (on(kind="network", fstype="lustre"), 0.0, {"answer": "too large"}, False),  # the place is advised on already
+        (on(kind="network", fstype="lustre"), 0.0, {"files": 900}, False),
+        (on(kind="network", fstype="lustre"), 0.0, {"keys": ("tar",)}, False),
+        (on(kind="unknown", fstype="fuse.geesefs"), 0.009, {}, True),
+        (on(kind="unknown", fstype="fuse.mergerfs"), 0.0001, {}, False),  # of this host, as quick as a disk
+        (NVME, 0.009, {}, False),
+    ],
+)
+def test_advice_on_files_that_a_server_opens_one_by_one(place, header_s, more, is_said):
+    """The rf-detr pull request 1396: loose pictures cost an open each over a network, on a local NVMe disk nothing."""
+    found = [one.text for one in advice(place, native="fits", header_s=header_s, **more)]
+    assert any(text.startswith("each file waits for an answer") for text in found) is is_said
+    assert any("(9 ms in this look)" in text for text in found) is (is_said and header_s == 0.009)
+
+
+def test_advice_on_pictures_that_are_much_larger_than_what_models_take(tmp_path, facts):
+    """The yolov5 issue 11863: pictures of 20 million pixels; 16 times smaller ones ended the slow scan."""
+    (large,) = (one for one in advice(native="fits", picture_bytes=57.0 * (1 << 20)) if "decoded, and" in one.text)
+    assert "57 MiB decoded" in large.text
+    assert "make smaller copies" in large.text
+    assert not any("decoded, and" in one.text for one in advice(native="fits", picture_bytes=3.0 * (1 << 20)))
+    (tmp_path / "a.jpg").write_bytes(jpeg(5472, 3648).ljust(30_000, b"\1"))
+    (found,) = (one.text for one in look(str(tmp_path), facts, Patience()).advice if "decoded, and" in one.text)
+    assert "57 MiB" in found
+
+
+def test_advice_on_hdf5_names_what_shows_its_chunks():
+    """OpenMHC issue 16: a chunk of 109 MB is read for each sample."""
+    assert any("h5ls -rv" in one.text for one in advice(keys=("HDF5",), native="fits"))
+    assert not any("h5ls -rv" in one.text for one in advice(keys=("npy",), native="fits"))
+
+
 def test_advice_on_a_place_counts_where_the_data_does_not_stay():
     assert "storage-nfs-readahead" in said(*advice(PLACES[1], answer="too large"))
     assert "storage-nfs-readahead" not in said(*advice(PLACES[1], answer="fits"))

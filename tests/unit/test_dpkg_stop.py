@@ -465,6 +465,18 @@ def test_kernel_of_another_archive_gives_way_to_ubuntus_before_its_log_is_to_be_
     )
 
 
+def test_running_kernel_of_another_archive_stays_where_it_has_a_module():
+    """damentz/liquorix-package issue 185: only the newer of two kernels of that archive has no module."""
+    older = "6.17.9-x64v3-xanmod1"
+    facts = on_kernel(
+        XANMOD, *OF_XANMOD, running=older, kernels=(older, XANMOD), with_module=(older,), next_kernel=XANMOD
+    )
+    assert find_stop(facts).repair.startswith(
+        f"{XANMOD} is not a kernel of Ubuntu's archive; use {older}, which has a module: sudo apt-get remove "
+        f"linux-headers-{XANMOD} linux-image-{XANMOD}\nor fix what"
+    )
+
+
 @pytest.mark.parametrize(
     ("cloud", "ubuntu", "metas"),
     [

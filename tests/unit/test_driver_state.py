@@ -440,6 +440,20 @@ def test_hold_that_keeps_the_branch_is_not_said_to_be_lifted():
     assert "held" not in moving("nvidia-open", held=("nvidia-open",))
 
 
+HELD = ("libnvidia-compute-570", "nvidia-driver-570-open")
+
+
+@pytest.mark.parametrize("held", [(), HELD])
+def test_hold_in_the_way_of_another_branch_comes_before_its_commands(held):
+    """GoogleCloudDataproc/initialization-actions pull 1323: all packages of the driver are held."""
+    there = tuple(DriverPackage(name, "570.86.15-0ubuntu1", bool(held), "installed") for name in HELD)
+    driver = {"branch": "570", "flavour": "open", "name": "570-open", "packages": there, "held": held}
+    found = {one.name: one for one in states(host(archives={"origins": ("NVIDIA",)}, **driver))}
+    steps = found["outdated branch"].way_out.splitlines()
+    assert steps[: len(steps) - 2] == [f"when the hold has served: sudo apt-mark unhold {' '.join(held)}"] * bool(held)
+    assert "sudo apt-get install" in steps[-2]
+
+
 def test_pin_that_keeps_the_driver_out_of_another_branch_is_not_said():
     newer = Offer("nvidia-utils-580-server", PACKAGE, PACKAGE, "Ubuntu", "Ubuntu", newest="595.71.05-1")
     assert names(host(archives={"kept_back": (newer,)})) == ["current"]
@@ -583,6 +597,15 @@ def test_driver_of_the_installer_beside_the_operator_is_the_hosts():
     assert names(facts) == ["module missing"]
 
 
+def test_driver_of_an_unknown_package_beside_the_operator_is_the_hosts():
+    """NVIDIA/gpu-operator issue 1923: the .deb of a vGPU manager. Libraries of another version are leftovers."""
+    own = {"branch": "", "name": "", "packages": (), "is_vgpu_manager": True}
+    (state,) = states(host(here=("operator", "kubelet"), **own))
+    assert (state.name, state.evidence) == ("current", f"NVIDIA's vGPU manager {VERSION} is installed and loaded")
+    (left,) = states(host(here=("operator",), userspace_version="570.211.01", **own))
+    assert left.name == "driver in a container"
+
+
 def test_driver_in_a_container_tells_of_a_gpu_that_is_lost():
     contained = {"branch": "", "name": "", "packages": (), "userspace_version": "", "modules": ()}
     (well,) = states(host(here=("operator",), **contained))
@@ -718,7 +741,7 @@ def test_refusal_of_nvidia_smi_is_said_once_and_not_guessed():
     lost = {"smi": "refused", "refusal": "gpu lost", "problem": "nvidia-smi: GPU is lost"}
     assert names(host(nvidia=lost)) == ["GPU lost"]
     hidden = {"smi": "refused", "refusal": "no permission", "problem": "nvidia-smi: Insufficient Permissions"}
-    assert names(host(nvidia=hidden)) == ["whether: nvidia-smi refuses"]
+    assert names(host(nvidia=hidden)) == ["not known: nvidia-smi refuses"]
 
 
 def test_xid_79_is_claimed_where_the_kernel_log_has_it_alone():
@@ -777,7 +800,7 @@ def test_gpu_that_this_driver_does_not_drive_is_not_called_lost():
 
 def test_gpu_of_which_it_is_not_known_whether_it_answers_is_not_well():
     hidden = SilentGpu("0000:43:00.0", "nvidia-smi may not open the GPU at 0000:43:00.0", "not known")
-    assert names(host(nvidia={"silent": (hidden,)})) == ["whether: GPU lost"]
+    assert names(host(nvidia={"silent": (hidden,)})) == ["not known: GPU lost"]
     assert names(host(nvidia={"silent": (FALLEN, hidden)})) == ["GPU lost"]
 
 
@@ -841,7 +864,7 @@ def test_evidence_that_cannot_be_read_is_unknown_and_the_rest_is_told():
     facts = host(loaded_version="580.95.05")
     facts.nvidia = Silent(*[make_unread("needs root")] * 11)
     found = states(facts)
-    assert [one.name for one in found] == ["mismatch", "whether: GPU lost, nvidia-smi refuses, nvidia-smi missing"]
+    assert [one.name for one in found] == ["mismatch", "not known: GPU lost, nvidia-smi refuses, nvidia-smi missing"]
     assert found[1].way_out == ""
     with pytest.raises(UnknownFact, match="needs root"):
         assert found[1].is_fault
@@ -864,7 +887,7 @@ def test_wrong_flavour_is_a_fault_of_the_machine_unless_every_gpu_answers(change
 def test_wrong_flavour_is_not_known_where_it_is_not_known_whether_the_gpus_answer():
     facts = host(generations=("hopper", "volta"))
     facts.nvidia = Silent(*[make_unread("needs root")] * 11)
-    assert names(facts) == ["whether: GPU lost, wrong flavour, nvidia-smi refuses, nvidia-smi missing"]
+    assert names(facts) == ["not known: GPU lost, wrong flavour, nvidia-smi refuses, nvidia-smi missing"]
 
 
 @pytest.mark.parametrize(

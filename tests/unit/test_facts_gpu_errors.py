@@ -136,6 +136,8 @@ def test_error_that_comes_again_after_a_reset_is_said_to():
     (error,) = errors(xid(119), LOADING, xid(119))
     assert (error.count, error.is_back) == (1, True)
     assert error.sentence.endswith("again after a reset or a reload of the driver")
+    (error,) = errors(xid(119), LOADING, xid(119), xid(119))
+    assert error.sentence.endswith(", 2 times since a reset or a reload of the driver, and before it")
 
 
 def test_when_and_how_often():

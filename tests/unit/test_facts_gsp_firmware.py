@@ -9,6 +9,7 @@ import pytest
 from hosttune.choices.driver_state import choose
 from hosttune.choices.driver_states.state import BootOutlook
 from hosttune.facts import Facts
+from hosttune.facts.gpu.driver import DriverPackage
 from hosttune.facts.gpu.gsp_firmware import KERNEL_LOG, GspFailure, GspFirmware, failures_in, way_out
 from tests.unit.test_driver_state import VERSION, host, names, states
 from tests.unit.test_facts_nvidia import LOADING, THIRD, TWO, XID, reader
@@ -164,6 +165,10 @@ def test_firmware_comes_back_as_the_driver_came():
     assert way(names=named).startswith("sudo apt-get install --reinstall nvidia-firmware-580-server-580.126.20\n")
     assert "--reinstall nvidia-firmware\n" in way(names=("nvidia-firmware",))
     assert "--reinstall firmware-nvidia-gsp\n" in way(names=("firmware-nvidia-gsp",))
+    for series in ("", "-tesla-535"):  # of Debian: only recommended, and in a component of its own
+        module = DriverPackage(f"nvidia{series}-open-kernel-dkms", "580.126.20-1", False, "installed")
+        came = way(packages=(module,), names=("linux-image-amd64",))
+        assert came.startswith(f"sudo apt-get install 'firmware-nvidia{series}-gsp=580.126.20*'\nif apt has none: ")
     runfile = {"branch": "", "name": "", "packages": (), "runfile": True}
     assert "run NVIDIA's installer of 580.126.20 again" in way(**runfile)
     assert "in the way that this driver came" in way(**runfile | {"runfile": False})

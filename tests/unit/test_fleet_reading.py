@@ -160,11 +160,11 @@ def test_fault_of_one_host_leaves_the_others():
     [
         (b"", "f", "is empty"),
         (b" \n", "f", "is empty"),
-        (b'{\n"hosts": [\n', "f:3", "is no JSON: ends in the middle"),
-        (b"{\n\n nope}", "f:3", "is no JSON: Expecting property name"),
+        (b'{\n"hosts": [\n', "f:3", "is not JSON: ends in the middle"),
+        (b"{\n\n nope}", "f:3", "is not JSON: Expecting property name"),
         (b"[]", "f", "is not a document of hosttune"),
-        (b"\xff\xfe{", "f", "is no JSON"),
-        (b"[" * 100_000, "f", "is no JSON"),
+        (b"\xff\xfe{", "f", "is not JSON"),
+        (b"[" * 100_000, "f", "is not JSON"),
     ],
 )
 def test_broken_file_is_told_with_its_line(content, place, reason):

@@ -18,19 +18,6 @@ from hosttune.cli.command_tree import read_tree
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [*(ROOT / f"{name}.md" for name in ("README", "SECURITY", "CONTRIBUTING")), *sorted(ROOT.glob("docs/**/*.md"))]
-# Sentences that are too long, of pages written before there was a limit: the numbers may only fall.
-LONG = {
-    "docs/fleet.md": 1,
-    "docs/measuring.md": 6,
-    "docs/provisioning.md": 1,
-    "docs/reference/rules/containers-docker-root.md": 1,
-    "docs/reference/rules/gpu-dcgm.md": 1,
-    "docs/reference/rules/kernel-boot-room.md": 1,
-    "docs/reference/rules/limits-shm.md": 1,
-    "docs/reference/rules/network-arp.md": 1,
-    "docs/reference/rules/storage-io-scheduler.md": 1,
-    "docs/reference/rules/storage-noatime.md": 1,
-}
 RULES = sorted(ROOT.glob("hosttune/rules/*/*.yaml"))
 # `alone` for only, `tell` and `told` for report, `stand` and `lie` for be, `is no X` for is not an X.
 TRANSLATED = re.compile(
@@ -69,7 +56,7 @@ def test_page_is_in_plain_words(page):
 def test_sentences_of_a_page_are_short(page):
     text = CODE.sub("X", page.read_text(encoding="utf-8"))
     long = [" ".join(one.split()) for one in SENTENCE.split(text) if one and len(one.split()) > MOST_WORDS]
-    assert len(long) <= LONG.get(str(page.relative_to(ROOT)), 0), long
+    assert long == []
 
 
 # What is not a sentence for people: keys of JSON and of tables. Patterns are none, either.

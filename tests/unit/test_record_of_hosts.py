@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+import pkgutil
 from pathlib import Path
 
 import pytest
 
+import hosttune.facts
 import hosttune.rules
 from hosttune.actions.examine import examine, examine_everything
 from hosttune.actions.record import encode as record_encode
@@ -18,6 +21,7 @@ from hosttune.engine.policy.policy import Policy
 from hosttune.engine.rules.catalog import builtin_catalog
 from hosttune.errors import HosttuneError
 from hosttune.facts import SUBJECTS
+from hosttune.facts.kernel.kernel_log import JOURNAL
 from hosttune.host.record import record as host_record
 from hosttune.host.record.record import RecordingReader, RecordReader, read_record
 from hosttune.regex import regex
@@ -105,3 +109,24 @@ def test_asset_tag_stays_in_a_record_where_it_names_a_cloud_and_is_no_serial_num
     host = FakeReader(files={path: f"{tag}\n"})
     data = take_record(host, lambda door: door.read(path), share=True, tool_version="0")
     assert data["files"][path].strip() == kept
+
+
+def test_every_reader_of_the_kernel_log_finds_its_lines_in_a_record():
+    names = (one.name for one in pkgutil.walk_packages(hosttune.facts.__path__, "hosttune.facts."))
+    choosers = {getattr(importlib.import_module(name), "choose_lines", None) for name in names} - {None}
+    assert len(choosers) > 2
+    assert choosers <= set(record_encode._CHOOSERS)
+
+
+def test_a_record_keeps_how_often_a_drive_was_reset_and_that_a_table_was_full():
+    now = 1_780_000_000
+    lines = [
+        *(f"{now - 4000 + 900 * n}.1 kernel: nvme nvme1: controller is down; will reset: CSTS=0x3" for n in range(3)),
+        f"{now - 60}.1 kernel: nf_conntrack: nf_conntrack: table full, dropping packet",
+    ]
+    journal = "".join(f"{line}\n" for line in reversed(lines))
+    host = FakeReader(queries={JOURNAL: journal})
+    data = take_record(host, lambda door: door.query(JOURNAL), share=False, tool_version="0")
+    kept = RecordReader(json.loads(json.dumps(data))).query(JOURNAL).stdout.decode()
+    assert kept.count("controller is down") == 3
+    assert "table full" in kept

@@ -34,6 +34,7 @@ from hosttune.host.support.reader import read_support_folder
 from hosttune.host.support.sos import read_sosreport
 from hosttune.values import ABSENT, Unreadable, Verdict
 from hosttune.views.support import source_lines
+from tests.unit import sos_reports
 from tests.unit.sos_reports import (
     FOLDERS,
     HOSTNAMECTL,
@@ -200,6 +201,29 @@ NOT_PROVEN = {
 @pytest.mark.parametrize("name", NOT_PROVEN)
 def test_absence_is_proven_only_where_the_folder_is_whole(name):
     assert isinstance(reader(sosreport(**NOT_PROVEN[name])).read("/etc/sysctl.d/99-other.conf"), Unreadable)
+
+
+def test_cron_is_read_as_its_plugin_took_it_and_is_else_not_known(monkeypatch):
+    files = {"etc/cron.d/site": "0 1 * * * root x\n", "var/spool/cron/crontabs/root": "@reboot x\n"}
+    door = reader(sosreport(files=files))
+    assert door.read("/var/spool/cron/crontabs/root") == b"@reboot x\n"
+    places = ("/etc/cron.d", "/etc/cron.daily", "/var/spool/cron/crontabs")
+    assert all(isinstance(door.list(place), Unreadable) for place in places)
+    monkeypatch.setitem(sos_reports.SPECIFICATIONS, "cron", ("/etc/cron*", "/var/log/cron", "/var/spool/cron"))
+    door = reader(sosreport(files=files))
+    assert [tuple(door.list(place)) for place in (places[0], places[2])] == [("site",), ("root",)]
+    assert isinstance(door.list("/etc/cron.daily"), Unreadable)  # it is not in it: that proves nothing
+    door = reader(sosreport(files=files, cron={"timeout_hit": True}))
+    assert isinstance(door.list("/etc/cron.d"), Unreadable)
+
+
+def test_own_state_and_folders_of_run_count_where_they_are_in_it():
+    files = {"run/sysctl.d/x.conf": "vm.swappiness = 1\n", "var/lib/hosttune/health/baseline.json": "{}"}
+    door = reader(sosreport(files=files))
+    assert [door.read(f"/{place}") for place in files] == [text.encode() for text in files.values()]
+    assert all(isinstance(reader(sosreport()).read(f"/{place}"), Unreadable) for place in files)
+    assert isinstance(door.list("/run/sysctl.d"), Unreadable)
+    assert isinstance(door.list("/var/lib/systemd/coredump"), Unreadable)
 
 
 def test_masked_is_no_value():

@@ -289,7 +289,7 @@ def test_word_too_many_in_the_policy_keeps_nobody_from_confirming_and_from_going
         assert (status, "is on trial until" in out) == (1, True)
         assert run("undo")[0] == 0
         status, _, err = run(*words)
-        assert (status, "without rules and policy, because" in err) == (0, True)
+        assert (status, "rules and policy are not used: " in err) == (0, True)
         assert "\\n" not in err
         host.files.pop(POLICY)
         run("undo", "--yes")

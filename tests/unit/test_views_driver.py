@@ -13,7 +13,7 @@ from hosttune.host.overlay.overlay import Overlay
 from hosttune.host.reading.rooted import RootReader
 from hosttune.host.record.record import read_record
 from hosttune.values import ABSENT, FileValue
-from hosttune.views.driver import driver_json, driver_table, driver_text
+from hosttune.views.driver import DriverTable, StateRow, driver_json, driver_table, driver_text
 from hosttune.views.page import Page
 from hosttune.views.step_commands import find_command
 from hosttune.views.terminal import Screen
@@ -22,6 +22,9 @@ from tests.unit.schemas import faults
 from tests.unit.test_driver_forward import AUGUST_2028, H100, NOVEMBER_2027, host
 
 PARAMS = builtin_catalog().rules["gpu-driver"].defaults
+
+
+PORT = "/sys/devices/pci0000:18/0000:18:01.0/0000:19:00.0/0000:1a:00.0"
 
 
 def table_of(name, files=None, **params):
@@ -120,6 +123,14 @@ def test_gpus_that_differ_have_rows_of_their_own():
     assert [row.title for row in table.rows] == ["1 x NVIDIA H100", "7 x NVIDIA H100 80GB HBM3"]
 
 
+def test_gpu_that_is_held_for_virtual_machines_is_said_to_be_theirs():
+    overlay = Overlay(read_record(str(HOSTS / "h100-8x-2socket.json")))
+    overlay.links[f"{PORT}/0000:1b:00.0/driver"] = "/sys/bus/pci/drivers/vfio-pci"
+    table = driver_table(Facts(overlay, RequestedNames(units=frozenset(UNITS))), PARAMS)
+    assert [row.title[:1] for row in table.rows] == ["1", "7"]
+    assert table.rows[0].loaded == "vfio-pci holds it for virtual machines: what manages those gives it back"
+
+
 def test_refusal_is_told():
     table = table_of("workstation-rtx4090")
     assert (table.action, table.rows[0].chosen) == ("refuse", "nothing: blocked")
@@ -145,8 +156,20 @@ def test_every_record_fits_the_width_and_the_schema(name, width):
     text = driver_text(table, Page(screen=Screen(width), is_verbose=True))
     assert text.endswith("\n")
     assert "  \n" not in text
-    long = [line for line in text.splitlines() if len(line) > width and not find_command(line.strip())]
+    long = [
+        line for line in text.splitlines() if len(line) > width and not find_command(line.strip().removeprefix("-> "))
+    ]
     assert all(any(len(word) > 20 for word in line.split()) for line in long)
+
+
+def test_steps_that_a_state_shows_are_not_shown_again():
+    """Also where the state says more behind one of them; the command stands on the line of its arrow."""
+    command = "sudo apt-get install " + " ".join(f"linux-modules-nvidia-580-open-6.8.0-{at}-generic" for at in (45, 48))
+    state = StateRow("DKMS failed", True, "dpkg stopped half-way", f"{command} (if apt has them)\nsudo dpkg -a", True)
+    table = DriverTable((), "refuse", (), (), f"{command}\nsudo dpkg -a", (state,), ())
+    text = driver_text(table, Page(screen=Screen(80)))
+    assert text.count("sudo dpkg -a") == 1
+    assert f"\n  -> {command}\n     (if apt has them)\n" in text
 
 
 @pytest.mark.parametrize(("installed", "month"), [("580-server-open", "2028-08"), ("580-server", "2028-08")])

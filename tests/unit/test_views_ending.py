@@ -132,6 +132,24 @@ def test_end_of_a_long_report_has_the_sentence_of_each_fault(report_of):
     assert short.count(FAULT.reason) == 1
 
 
+@pytest.mark.parametrize("report_of", [check_report, lambda hosts: plan_report(hosts[0])], ids=["check", "plan"])
+def test_few_rules_of_which_none_asks_for_anything_say_why(report_of):
+    quiet = replace(FAULT, rule="gpu-driver", verdict=Verdict.NOT_APPLICABLE, is_fault=False, reason="there is no GPU")
+    page = Page(screen=Screen(80))
+    assert "gpu-driver    there is no GPU" in report_of((Checked(plan_of(quiet), page),))
+    many = [replace(quiet, rule=f"gpu-x{n}") for n in range(6)]
+    assert "there is no GPU" not in report_of((Checked(plan_of(*many), page),))
+    assert "there is no GPU" not in report_of((Checked(plan_of(quiet, DIFFERS), page),))
+
+
+def test_few_faults_have_two_lines_each_at_the_end():
+    reason = f"no program can use a GPU: no driver is installed, and no {'suitable ' * 5}packages can be installed"
+    many = [replace(DIFFERS, rule=f"r{n}", reason="is " + "not so " * 60) for n in range(5)]
+    said = check_report((Checked(plan_of(replace(FAULT, reason=reason), *many), Page(screen=Screen(80))),))
+    ending = " ".join(said.splitlines()[-(ONE_SCREEN - 1) :])
+    assert f"FAULT gpu-errors: {reason}" in ending.replace("   ", " ")
+
+
 def test_fault_comes_first_among_the_next_commands():
     said = render_text(check_outline(Checked(plan_of(FAULT, DIFFERS), Page(screen=Screen(100)))), Screen(100))
     steps = said.partition("\nNext\n")[2].splitlines()
@@ -159,7 +177,7 @@ def test_health_says_once_what_holds_for_several_gpus_and_steps_once():
         *(HealthPoint(Fitness.UNFIT, "gpu-driver-health", slot, "is lost", steps) for slot in slots),
         HealthPoint(Fitness.UNFIT, "gpu-errors", "", "Xid 79", steps),
     )
-    gpus = dict.fromkeys(("0000:10:00.0", *slots), "NVIDIA H200")
+    gpus = dict.fromkeys(("0000:10:00.0", *slots), ("NVIDIA H200", ""))
     said = health_text(NodeHealth(Fitness.UNFIT, points, ("gpu-errors",)), Page(screen=Screen(80)), {}, gpus)
     assert "GPU           model        verdict\n0000:10:00.0  NVIDIA H200  nothing of its own\n" in said
     assert said.count("NVIDIA H200  NOT FIT: gpu-driver-health\n") == 3

@@ -14,7 +14,7 @@ from hosttune.facts import Facts
 from hosttune.facts.inventory import describe_machine
 from hosttune.host.overlay.overlay import Overlay
 from hosttune.host.record.record import read_record
-from hosttune.values import Disturbs, Risk
+from hosttune.values import Disturbs, FileValue, Risk
 from hosttune.views.checked import Checked
 from hosttune.views.document import Medium
 from hosttune.views.findings import ALL
@@ -46,6 +46,17 @@ def test_machine_in_a_line(name, told):
     words = describe_machine(Facts(record(name)))
     text = Checked(None, Page(), machine=words).machine_text
     assert text.startswith(told)
+
+
+@pytest.mark.parametrize(
+    ("limit", "told"), [("8589934592", "8 of 256 GiB of memory, "), ("549755813888", ""), ("max", "")]
+)
+def test_memory_of_a_container_stands_against_what_its_programs_count(limit, told):
+    """The imp pull request 2070: inside of `docker run --memory=8g` MemAvailable is the host's."""
+    reader = Overlay(record("container-docker"))
+    reader.files["/sys/fs/cgroup/memory.max"] = FileValue(f"{limit}\n".encode())
+    words = describe_machine(Facts(reader))
+    assert f"may use 16 of 16 CPUs, {told}1048576 open files" in Checked(None, Page(), machine=words).machine_text
 
 
 def test_what_cannot_be_read_of_the_machine_is_unknown():

@@ -489,6 +489,8 @@ def test_workers_that_are_started_anew_for_each_epoch_are_kept(cpu):
     assert "its loader workers are started anew" in sentence
     assert "persistent_workers=True" in texts[0]
     assert not any("make -j" in text for text in texts)
+    crowded = replace(new, host=replace(new.host, idle_percent=17.0), tree=replace(new.tree, line_cores=0.9))
+    assert "its loader workers are started anew" in told(crowded)[2]
     verdict, account = judged((replace(new, at_s=0.5), *jittered(replace(one, at_s=1.0), 60, seed=5)), WATCHED)
     assert not any("started anew" in advice.text for advice in choose_remedies(verdict, account))  # once, at the start
 
@@ -499,6 +501,32 @@ def test_job_that_waits_for_its_own_writes_is_not_told_how_to_read():
     assert "to which it writes itself" in sentence
     assert texts[0].startswith("it waits for its own writes")
     assert not any("shards" in text or "fits into memory" in text for text in texts)
+
+
+@pytest.mark.parametrize(("governor", "is_advised"), [("", False), ("performance", False), ("powersave", True)])
+def test_clock_is_advised_on_only_where_the_kernel_sets_it(governor, is_advised):
+    texts, _, _ = told(tick(cpu=60, idle=2, children=(0.5,) * 4, main=0.3, gpus=()), governor=governor)
+    assert ("let the processors run at full clock" in texts) is is_advised
+
+
+def test_main_process_that_rests_while_the_gpu_works_is_not_called_full():
+    one = tick(12.0, 90.0, idle=60, children=(), main=0.7, device=0.0)
+    texts, _, sentence = told(one)
+    assert "its main process computes in turns with the GPU" in sentence
+    assert "give it loader workers" in texts[0]
+
+
+@pytest.mark.parametrize(("written", "is_own"), [(8, True), (0, False), (0.01, False)])
+def test_what_a_program_reads_when_it_starts_is_not_why_it_waits_for_its_checkpoints(written, is_own):
+    """Automodel issue 616: eight ticks of ten it waits in fsync(2), and its libraries came from the disk in one."""
+    rest = tick(io=(99, 99), idle=70, children=(), main=0.01, read=0.0, device=0.0, gpus=())
+    rest = replace(rest, tree=replace(rest.tree, blocked=1, written_bytes=written * MIB, faults=0.0))
+    loads = replace(rest, tree=replace(rest.tree, device_bytes=150.0 * MIB, written_bytes=0.0, faults=450.0))
+    ticks = [replace(loads if number % 10 == 3 else rest, at_s=float(number)) for number in range(1, 61)]
+    verdict, account = judged(tuple(ticks), WATCHED)
+    sentence = make_headline(verdict, account)
+    assert ("to which it writes itself" in sentence) is is_own
+    assert choose_remedies(verdict, account)[0].text.startswith("it waits for its own writes") is is_own
 
 
 def test_report_leads_to_the_guide_whose_commands_exist():

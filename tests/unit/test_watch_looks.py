@@ -18,6 +18,7 @@ from hosttune.measure.gpu.sample import GpuSample
 from hosttune.measure.watch import looks as looking
 from hosttune.measure.watch import memory, process
 from hosttune.measure.watch.gpus import jobs_gpus
+from hosttune.measure.watch.host import read_governor
 from hosttune.measure.watch.kept import MOST_BYTES, Kept, content_of
 from hosttune.measure.watch.looks import Looks
 from hosttune.measure.watch.mounts import MountTable
@@ -377,3 +378,11 @@ def test_workers_that_were_forked_since_the_last_look_are_counted_and_other_prog
     process(103, 100, "gzip\0a")
     assert tree.look(1.0).new_workers == 1
     assert tree.look(1.0).new_workers == 0
+
+
+def test_governor_is_read_where_there_is_one(tmp_path):
+    assert read_governor(str(tmp_path)) == ""
+    folder = tmp_path / "devices/system/cpu/cpu0/cpufreq"
+    folder.mkdir(parents=True)
+    (folder / "scaling_governor").write_text("powersave\n")
+    assert read_governor(str(tmp_path)) == "powersave"

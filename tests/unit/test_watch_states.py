@@ -322,3 +322,22 @@ def test_look_that_meets_a_writer_between_two_waits_does_not_end_its_wait():
     sleeps = replace(between, wait=Wait(Want.TIMER))
     for other in (computes, rests, sleeps):
         assert state_of(other, State.DISK) is not State.DISK
+
+
+@pytest.mark.parametrize(
+    ("main", "percent", "children", "wait", "is_main"),
+    [
+        (0.7, 12, (), None, True),
+        (0.7, 12, (), Wait(Want.TIMER), True),
+        (0.7, 12, (), Wait(Want.NETWORK), False),  # it fetches what it computes on
+        (0.7, 12, (0.2, 0.2), None, False),  # it has loaders
+        (0.4, 12, (), None, False),
+        (0.7, 60, (), None, False),  # it may spin while the GPU works
+    ],
+)
+def test_main_process_that_computes_in_turns_with_the_gpu_does_not_wait(main, percent, children, wait, is_main):
+    """As of mteb issue 3546: sound is resampled in the main process, and the GPU rests meanwhile."""
+    one = tick(percent, 90.0, idle=60, children=children, main=main, device=0.0)
+    found = step(HeldState(), replace(one, wait=wait))
+    assert (found == HeldState(State.WORKERS, 0, Trust.LOW)) is is_main
+    assert found.state is State.WORKERS or not is_main

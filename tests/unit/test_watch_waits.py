@@ -72,6 +72,23 @@ def test_server_that_waits_for_somebody_to_come_waits_for_no_store():
     ) == Wait(Want.TIMER)
 
 
+@pytest.mark.parametrize("channel", ["__skb_wait_for_more_packets", "inet_csk_accept", "unix_accept"])
+def test_thread_that_accepts_beside_the_work_is_no_wait(channel):
+    """ami-data-companion issue 140: a loader of PyTorch accepts on a UNIX socket, and its main process polls a pipe."""
+    listening = {"unix": [OpenSocket(7)]} if "inet" not in channel else {}
+    tcp = [] if listening else [OpenSocket(7, "127.0.0.1:29500", "0.0.0.0:0", is_listening=True)]
+    assert wait(channel, {14: "socket:[7]"}, file=14, tcp=tcp, **listening) is None
+    ends = Ends({1: {14: "socket:[7]"}}, {one.inode: one for one in tcp}, {7: OpenSocket(7)} if listening else {})
+    assert wait_of([Sleeper(1, channel, 14), Sleeper(1, "futex_do_wait")], ends) == Wait(Want.LOCK, "in memory")
+
+
+def test_datagrams_of_a_socket_of_this_host_are_no_network():
+    pair = [OpenSocket(7, peer=8), OpenSocket(8, peer=7)]
+    assert wait("__skb_wait_for_more_packets", {5: "socket:[7]"}, file=5, unix=pair) == Wait(
+        Want.PEER, "a socket of this host"
+    )
+
+
 @pytest.mark.parametrize(
     ("call", "is_page"), [("-1 0x7ffd 0x7f01\n", True), ("0 0x3 0x7f 0x1000\n", False), ("", False)]
 )
@@ -117,6 +134,15 @@ def test_what_comes_from_outside_leads_what_the_job_hands_itself():
     assert wait_of(sleepers[:1], NONE) == Wait(Want.LOCK, "in memory")
     assert wait_of([Sleeper(1, "futex_wait_queue"), Sleeper(1, "pipe_read")], NONE).kind is Want.EACH_OTHER
     assert wait_of([], NONE) is None
+
+
+@pytest.mark.parametrize("channel", ["sigsuspend.isra.0", "do_sigtimedwait.isra.0"])
+def test_program_that_waits_for_the_end_of_the_job_is_not_what_the_job_waits_for(channel):
+    """`timeout 1h python train.py`, or tini in a container."""
+    around, inside = Sleeper(1, channel), Sleeper(2, "pipe_read", 3)
+    ends = Ends({1: {}, 2: {3: "pipe:[9]", 4: "pipe:[9]>"}}, {}, {})
+    assert wait_of([around, inside], ends) == Wait(Want.EACH_OTHER)
+    assert wait_of([around], ends) == wait_of([around, Sleeper(2, "do_wait")], ends) == Wait(Want.TIMER)
 
 
 def test_lock_is_named_by_its_file():

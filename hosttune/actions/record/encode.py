@@ -12,7 +12,7 @@ from hosttune.actions.record.shared import LEFT_OUT, NO_TEXT, shared_text
 from hosttune.errors import HosttuneError
 from hosttune.facts.gpu.gpu_count import TYPE_KEYS
 from hosttune.facts.gpu.nvidia_smi import messages_in
-from hosttune.facts.kernel import host_log, kernel_log
+from hosttune.facts.kernel import device_log, host_log, kernel_log
 from hosttune.facts.memory import memory_modules
 from hosttune.facts.storage import pools, storage_log
 from hosttune.facts.storage.ageing_text import LOCAL_PROGRAMS
@@ -51,6 +51,7 @@ _CHOOSERS = (
     messages_in,
     storage_log.choose_lines,
     host_log.choose_lines,
+    device_log.choose_lines,
 )  # what facts take of the kernel log
 _POOL_FIELDS = ("pool:", "state:", "scan:", "errors:")
 _PLAIN_DISK = regex(  # a group, or the kernel's own name

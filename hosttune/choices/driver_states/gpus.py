@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.choices.apt_commands import lacks_package
 from hosttune.choices.driver_states.modules import (
+    enrol_key,
     libraries_missing,
     missing_now,
     next_module,
@@ -375,7 +376,12 @@ def _tell_of_unreached(facts: Facts) -> StateText:
         kept_out = make_blacklist(("nouveau",))
         first = "see that the driver has a module for this kernel: modinfo nvidia"
         return f"{facts.nvidia.problem}; nouveau holds the GPU", f"{first}\n{kept_out}\n{REBOOT}"
-    return facts.nvidia.problem, f"sudo modprobe nvidia\nif it is still not loaded, see why: {KERNEL_LOG}"
+    load = f"sudo modprobe nvidia\nif it is still not loaded, see why: {KERNEL_LOG}"
+    if read_log_fact(facts, "rejected_key"):
+        signer = "see who signed the module of the driver: modinfo -F signer nvidia"
+        refused = f"{facts.nvidia.problem.rstrip('.')}; the kernel refused a module for its signature (kernel log)"
+        return refused, f"{signer}\nif it was signed here, {enrol_key(facts)}\n{load}"
+    return facts.nvidia.problem, load
 
 
 def _tell_of_hanging(facts: Facts, problem: str) -> StateText:

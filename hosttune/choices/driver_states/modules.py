@@ -141,12 +141,16 @@ def _say_leftover(facts: Facts) -> str:
 def _describe_signing(facts: Facts) -> str:
     if module := _find_leftover(facts):
         return replace_leftover(facts, module)
-    key = _KEY_OF_UBUNTU if facts.os.is_ubuntu else _KEY_OF_DKMS
-    enrol = f"enrol the key: sudo mokutil --import {quote(key)}, and confirm it at the console"
+    enrol = enrol_key(facts)
     if facts.driver.runfile and not facts.driver.dkms:  # it signs nothing by itself (README of the driver)
         return f"run the installer that brought the driver again with --dkms: DKMS signs what it builds\n{enrol}"
     ready = prebuilt_instead(facts, facts.kernel.release)
     return f"{ready}{_LOAD}\nor {enrol}" if ready else enrol
+
+
+def enrol_key(facts: Facts) -> str:
+    key = _KEY_OF_UBUNTU if facts.os.is_ubuntu else _KEY_OF_DKMS
+    return f"enrol the key: sudo mokutil --import {quote(key)}, and confirm it at the console"
 
 
 def misfit(facts: Facts) -> StateText | None:

@@ -9,6 +9,7 @@ from typing import Any
 from hosttune.choices.drivers.bringer import VENDORS
 from hosttune.choices.drivers.nvidia_archive import is_of_nvidia, say_switch, switch_kind, switch_within_archive
 from hosttune.facts import Facts
+from hosttune.facts.apt_decisions import make_unhold_command
 from hosttune.facts.base import Fact, UnknownFact
 from hosttune.facts.kernel.initramfs import REBUILD
 from hosttune.frozen import frozen
@@ -128,9 +129,12 @@ def switch(facts: Facts, what: str, *, when: str = "", kind: str = "", **params:
     if is_node(facts):
         return f"{wanted}: by what brings the driver of this Kubernetes node, its image or the GPU Operator"
     if is_of_nvidia(facts):
-        if kind:
-            return say_switch(wanted, switch_kind(facts, is_open=kind == "open"))
-        return say_switch(wanted, switch_within_archive(facts, branch=params.get("branch", "")))
+        branch = params.get("branch", "")
+        way = switch_kind(facts, is_open=kind == "open") if kind else switch_within_archive(facts, branch=branch)
+        # apt puts nothing in the place of what is held (GoogleCloudDataproc/initialization-actions pull 1323).
+        is_in_the_way = facts.driver.held and "apt-get install" in way
+        first = f"{make_unhold_command(facts.driver.held)}\n" if is_in_the_way else ""
+        return f"{first}{say_switch(wanted, way)}"
     if not facts.os.is_ubuntu:  # where gpu-driver installs nothing
         return f"{wanted}: from your distribution, its backports, or NVIDIA's archive\nreboot"
     names = " and ".join([*(f'{name}: "{value}"' for name, value in params.items()), "switch_branch: true"])

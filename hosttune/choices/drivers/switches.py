@@ -75,6 +75,10 @@ def way_into_fabric(facts: Facts, *, is_run_here: bool) -> str:
     loads = _load_modules(facts)
     first = f"drain the node\n{loads[1]}\n" if loads else "drain the node\n"
     if not is_run_here and attempt(lambda: facts.managers.gpu_operator and not facts.driver.branch) is True:
+        own = attempt(lambda: facts.driver.fabricmanager_version)
+        if own and isinstance(own, str):  # beside a driver of another version (canonical/microk8s issue 2119)
+            stop = f"sudo systemctl disable --now {SERVICE}"
+            first += f"stop Fabric Manager {own} of the host's packages, as its driver pod runs another: {stop}\n"
         return (
             f"{first}read the log of its driver pod, which runs Fabric Manager: {POD_LOG} "
             f"nvidia-driver-daemonset-...\ndelete that pod, so that it starts again\n{reset_all(facts)}"

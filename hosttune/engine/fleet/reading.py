@@ -50,9 +50,9 @@ def parse_document(content: bytes, source: str) -> dict[str, Any] | Unread:
         data = parse_json(content)
     except json.JSONDecodeError as error:
         why = "ends in the middle" if error.pos >= len(content.rstrip()) else error.msg
-        return Unread(str(Where(source, error.lineno)), f"is no JSON: {why}")
+        return Unread(str(Where(source, error.lineno)), f"is not JSON: {why}")
     except (ValueError, RecursionError) as error:
-        return Unread(source, f"is no JSON: {str(error)[:200]}")
+        return Unread(source, f"is not JSON: {str(error)[:200]}")
     return (
         data
         if isinstance(data, dict)

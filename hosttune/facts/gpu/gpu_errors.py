@@ -99,9 +99,11 @@ class GpuError(Fact):
     @property
     def sentence(self) -> str:
         """Xid 79 (the GPU has fallen off the bus), 3 times, the last 2 hours ago."""
-        often = f", {self.count} times" if self.count > 1 else ""
+        since = " since a reset or a reload of the driver, and before it" if self.is_back else ""
+        often = f", {self.count} times{since}" if self.count > 1 else ""
         when = f", {'the last ' if often else ''}{describe_ago(self.age_s)}" if self.age_s >= 0 else ""
-        return f"{self.name}{often}{when}{', again after a reset or a reload of the driver' if self.is_back else ''}"
+        back = ", again after a reset or a reload of the driver" if self.is_back and not often else ""
+        return f"{self.name}{often}{when}{back}"
 
 
 @frozen

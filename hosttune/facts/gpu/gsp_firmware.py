@@ -1,5 +1,5 @@
-"""Why the driver could not set a GPU up, as the kernel log tells: the firmware of the GPU's own processor (GSP) that is
-missing, was not read or is of another version, a start that was left half-way, or a reason that the log does not have.
+"""Why the driver could not set a GPU up, as the kernel log tells: the firmware of the GPU's own processor (GSP) is
+missing, was not read or is of another version; a start was left half-way; or for a reason that the log does not have.
 
 Each open of a GPU that no process keeps open sets it up, and reads the firmware of the module's own version from
 /lib/firmware/nvidia/VERSION. Sources: RmFetchGspRmImages and RmInitAdapter (osinit.c), kernel_gsp.c and nv.c of
@@ -64,6 +64,11 @@ _CAUSES = {
 }  # fmt: skip
 _PACKAGE = regex(r"nvidia-firmware(?:-.*)?|firmware-nvidia(?:-.*)?-gsp")
 _KERNEL_COMMON = regex(r"nvidia-kernel-common(?:-.*)?")
+# Of Debian, with its series: nvidia-kernel-dkms, nvidia-tesla-535-open-kernel-dkms.
+_OF_DEBIAN = regex(r"nvidia(-tesla(?:-\d{3})?)?-(?:open-kernel|kernel|kernel-open)-(?:dkms|support)")
+_NO_COMPONENT = (
+    "if apt has none: name Debian's component non-free-firmware in the sources of apt, and sudo apt-get update"
+)
 _NUMBERED = regex(r"nvidia-(?:kernel-common|utils|compute-utils)-\d{3}")
 UNLOAD = "sudo modprobe -r nvidia_uvm nvidia_drm nvidia_modeset nvidia"
 _RELOAD = f"{UNLOAD} && sudo modprobe nvidia"
@@ -292,6 +297,9 @@ def _describe_reinstall(failure: GspFailure, facts: Facts) -> str:
         own = [f"nvidia-firmware-{driver.branch}{server}-{version}"]  # as Ubuntu names them
     if own or common:
         return f"sudo apt-get install --reinstall {join([*own, *common])}"
+    if debian := next((found for one in driver.packages if (found := _OF_DEBIAN.fullmatch(one.name))), None):
+        name = f"firmware-nvidia{debian[1] or ''}-gsp"
+        return f"sudo apt-get install {quote(f'{name}={version}*')}\n{_NO_COMPONENT}"
     if driver.runfile:
         return f"run NVIDIA's installer of {version} again, which brings its firmware"
     return f"bring the firmware of {version} in the way that this driver came"

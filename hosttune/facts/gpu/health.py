@@ -34,6 +34,7 @@ from hosttune.facts.gpu.health_smi import (
     FABRIC_STATUS,
     FAILURE,
     FEW,
+    HEAT,
     INFOROM,
     LIST,
     NONE,
@@ -41,6 +42,7 @@ from hosttune.facts.gpu.health_smi import (
     OLD_REMAPPED,
     OLD_REMAPPED_FIELDS,
     PENDING,
+    POWER_BRAKE,
     REASONS,
     RECOVERY,
     REMAPPED,
@@ -232,6 +234,11 @@ class GpuHealth(Fact):
     def slowdowns(self) -> tuple[str, ...]:
         """Why the clocks are held down now, heat and power brake alone."""
         return tuple(words for bit, words in SLOWDOWNS.items() if self.event_reasons & bit)
+
+    @property
+    def is_only_braked(self) -> bool:
+        """Its power supply holds the clocks down, and heat is none of the reasons that the driver gives."""
+        return bool(self.event_reasons & POWER_BRAKE) and not self.event_reasons & HEAT
 
     @property
     def has_set_clocks(self) -> bool:

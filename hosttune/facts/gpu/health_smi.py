@@ -94,6 +94,7 @@ SLOWDOWNS: Mapping[int, str] = {
     0x8: "hardware slowdown (heat or power)", 0x20: "software thermal slowdown", 0x40: "hardware thermal slowdown",
     0x80: "power brake from outside (power supply)",
 }  # fmt: skip
+HEAT, POWER_BRAKE = 0x60, 0x80
 APPLICATION_CLOCKS = 0x2
 _ERRORS = BROKEN | {SmiWord.ERROR}
 

@@ -1,5 +1,5 @@
-"""Whether /boot has room for a new initial RAM disk, which nearly every update of a kernel or a driver writes there,
-and which kernels may go where it has not.
+"""Whether /boot has room for the initial RAM disk that an update of a kernel or a driver writes there; which kernels
+may go where it has not.
 
 initramfs-tools writes the new image beside the old one and renames it (update-initramfs 0.142, generate_initramfs), so
 a full disk leaves the old one. dracut copies it over the old one, and removes that where the copy fails (dracut 059):

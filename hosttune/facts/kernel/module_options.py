@@ -52,6 +52,7 @@ class ModuleParameter(Fact):
     """One parameter of one module."""
 
     settings: tuple[Placed, ...]  # all that set it, in the order in which they count, the kernel command line last
+    arguments: tuple[Placed, ...]  # those of the kernel command line
     is_loaded: bool  # the kernel has the module
     is_built_in: bool  # into the running kernel, which reads no modprobe.d
     live: str  # what is in force; empty where the module is not loaded, or does not show it
@@ -59,7 +60,7 @@ class ModuleParameter(Fact):
     @property
     def set_by(self) -> str:
         """Which file sets it, and whether that is an administrator's decision; never unknown."""
-        settings = attempt(lambda: self.settings)
+        settings = attempt(lambda: self.arguments or self.settings)
         if isinstance(settings, Unreadable):
             return "it is not known which file sets it"
         return settings[-1].set_by("it") if settings else "no file of modprobe.d sets it"
@@ -168,6 +169,7 @@ def collect(reader: Reader, facts: Facts) -> ModuleOptions:  # noqa: ARG001 - th
         named = make_shared(_split_name, name)
         return ModuleParameter(
             settings=lazy(lambda: _find_settings(reader, *named(), by_name())),
+            arguments=lazy(lambda: tuple(_read_arguments(reader, ".".join(named())))),
             is_loaded=lazy(
                 lambda: not reader.persistent_only and is_there(reader, f"/sys/module/{normalize_module(named()[0])}")
             ),

@@ -38,6 +38,7 @@ class Confines(Fact):
     counted_cpus: int  # what os.cpu_count() says
     quota: str  # the file of the quota, where that decides; empty where the affinity does
     memory_bytes: int  # the tightest limit of the control groups; 0 without one
+    counted_memory_bytes: int  # what /proc/meminfo says, and programs that read it: of the host
     memory_kills: int  # processes that the kernel has killed in the group of that limit, which holds this one
     nofile: int  # open files, the soft limit
     memlock: int  # bytes of locked memory, the soft limit
@@ -55,8 +56,9 @@ class Confines(Fact):
 
     @property
     def summary(self) -> str:
-        """`4 of 64 CPUs, 16 GiB of memory, 1024 open files`."""
-        memory = [f"{self.memory_bytes / (1 << 30):.3g} GiB of memory"] if self.memory_bytes else []
+        """`4 of 64 CPUs, 16 of 251 GiB of memory, 1024 open files`."""
+        gib = [f"{size / (1 << 30):.3g}" for size in (self.memory_bytes, self.counted_memory_bytes)]
+        memory = [f"{' of '.join(gib)} GiB of memory"] if 0 < self.memory_bytes < self.counted_memory_bytes else []
         files = "any number of" if self.nofile >= UNLIMITED else self.nofile
         return ", ".join([f"{self.cpus:g} of {self.counted_cpus} CPUs", *memory, f"{files} open files"])
 
@@ -71,6 +73,7 @@ def collect(reader: Reader, facts: Facts) -> Confines:
         counted_cpus=lazy(lambda: facts.cpu.threads),
         quota=lazy(lambda: room()[1]),
         memory_bytes=lazy(lambda: memory()[0]),
+        counted_memory_bytes=lazy(lambda: facts.memory.total_bytes),
         memory_kills=lazy(lambda: memory()[1]),
         nofile=lazy(lambda: limits()["Max open files"][0]),
         memlock=lazy(lambda: limits()["Max locked memory"][0]),

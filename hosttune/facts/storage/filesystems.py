@@ -149,8 +149,9 @@ def collect(reader: Reader, facts: Facts) -> Filesystems:
 
 def _find_idle(reader: Reader, facts: Facts) -> tuple[IdleGroup, ...]:
     """A part is idle that holds nothing up: no device is made of it, and the kernel has no pool of its name. A disk of
-    LVM may be a volume group's free room, so it counts only where no volume of LVM is there at all. What users attach
-    neither counts nor hides anything: an import of their pool would mount what they like.
+    LVM may be a volume group's free room, so it counts only where no volume of LVM is there at all. A disk that was
+    taken out of an array that runs has its mark still. What users attach neither counts nor hides anything: an import
+    of their pool would mount what they like.
     """
     disks, attached = facts.disks.all, facts.disks.attached
     made = [(disk, _made_of(disk)) for disk in disks]
@@ -161,12 +162,16 @@ def _find_idle(reader: Reader, facts: Facts) -> tuple[IdleGroup, ...]:
     up = {*names_in(reader, "/proc/spl/kstat/zfs")}
     up |= {mount.source.partition("/")[0] for mount in facts.mounts.all if mount.fstype == "zfs"}
     found: dict[tuple[str, str], list[str]] = {}
-    for one in facts.filesystems.all:
+    all_parts = facts.filesystems.all
+    arrays = {one.uuid for one in all_parts if _KINDS.get(one.fstype) == "RAID" and names.get(one.path) in used} - {""}
+    for one in all_parts:
         kind = _KINDS.get(one.fstype, "")
         is_up = (
             _is_pool_up(one.label, up)
             if kind == "ZFS"
-            else (has_volumes and kind == "LVM") or names.get(one.path) in used
+            else (has_volumes and kind == "LVM")
+            or names.get(one.path) in used
+            or (kind == "RAID" and one.uuid in arrays)
         )
         if kind and not is_up and names.get(one.path) not in attached:
             found.setdefault((kind, one.label), []).append(one.path)

@@ -7,6 +7,7 @@ from hosttune.facts.storage.fstab_readers import GETMNTENT_LIMIT, STALE, Fields,
 from hosttune.facts.storage.fstab_typing import ESCAPED, blank_in_name
 from hosttune.regex import regex
 
+NEW_LINE = "begin a new line there"
 _NUMBER = regex(rb"[+-]?[0-9]+")
 _ESCAPE = regex(rb"\\(?:[0-7]{3}|\\)")
 _WRITTEN = frozenset({b"\\040", b"\\011", b"\\012", b"\\134"})
@@ -77,8 +78,9 @@ def _explain_stray(text: bytes, found: list[bytes], blank: str) -> tuple[str, st
         return "a blank among the options", "write the options without blanks"
     if digits := _NUMBER.match(field):
         rest = text[text.rindex(field) + digits.end() :]
-        hint = "begin a new line there" if len(find_words(rest)) > 2 else "put a blank there"
-        return f"text is glued to the number in field {place}", hint
+        if len(find_words(rest)) > 2:
+            return f"text is glued to the number in field {place}, a line of its own that nothing reads", NEW_LINE
+        return f"text is glued to the number in field {place}", "put a blank there"
     if blank:
         return f"{blank} is no blank", "type the blanks of this line anew"
     if place == 5:

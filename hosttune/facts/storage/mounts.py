@@ -335,7 +335,8 @@ def _is_optional(entry: FstabEntry) -> bool:
     if "users" in entry.options:
         return True
     is_local = entry.source.startswith(_DEVICES) and not is_network(entry.fstype, entry.source)
-    return is_local and "comment=cloudconfig" in entry.options and "_netdev" not in entry.options
+    waits = any("=cloud-init" in one for one in entry.options)  # cloud-init's own options, with which it writes _netdev
+    return is_local and "comment=cloudconfig" in entry.options and (waits or "_netdev" not in entry.options)
 
 
 def _plan_mounts(_reader: Reader, facts: Facts) -> tuple[Mount, ...]:

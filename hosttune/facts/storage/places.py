@@ -1,20 +1,24 @@
 """Places that fill up: the file systems that hold the system, its logs, temporary files, container images and data.
 
 Sources: statvfs(3), by way of the mounts; hier(7). Network file systems are not measured: a dead server would hold
-who asks.
+who asks. Ubuntu's installer gives / a part of its volume group (canonical/subiquity: guided LVM, sizing-policy scaled),
+and cloud-init grows the file system of / only (https://github.com/canonical/cloud-init/issues/3056); lvextend(8).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, keep_known, lazy
+from hosttune.facts.base import Fact, attempt, keep_known, lazy
 from hosttune.facts.environment import COMPILED
+from hosttune.facts.reading import read_line
 from hosttune.facts.storage.mounts import is_measured, mount_below
 from hosttune.facts.storage.temporary import age_of, user_limit
 from hosttune.facts.storage.ways import Ways
 from hosttune.frozen import frozen
 from hosttune.host.known.file_systems import IN_MEMORY
+from hosttune.quoting import quote
+from hosttune.values import Unreadable
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
@@ -26,6 +30,8 @@ _PATHS = (
     "/", "/var", "/var/log", "/tmp", "/var/tmp", "/home", "/dev/shm", "/var/lib/docker", "/var/lib/containerd",
     "/var/lib/enroot", "/var/spool/slurmd",
 )  # fmt: skip
+_LEAST_ROOM = 2 << 30
+_OF_TABLES = 0.15  # of a device: more than the tables of a file system take
 
 
 @frozen
@@ -40,6 +46,7 @@ class LocalPlace(Fact):
     available_inodes: int  # files that can still be made there
     is_memory: bool  # a tmpfs
     user_limit_bytes: int = 0  # what one user may fill of it; 0 where nothing is known to limit that
+    growth: str = ""  # how it takes room that its volume group or its device has; empty where none is known
 
     @property
     def used_bytes(self) -> int:
@@ -99,19 +106,43 @@ def _read_all(reader: Reader, facts: Facts) -> tuple[LocalPlace, ...]:
         if mount := mount_below(facts, path):
             held.setdefault(mount.target, []).extend([path] if path != mount.target else [])
     return keep_known(
-        lambda mount: _make_place(mount, tuple(held[mount.target])) if mount.target in held else (), visible
+        lambda mount: _make_place(facts, mount, tuple(held[mount.target])) if mount.target in held else (), visible
     )
 
 
-def _make_place(mount: Mount, holds: tuple[str, ...]) -> tuple[LocalPlace, ...]:
+def _make_place(facts: Facts, mount: Mount, holds: tuple[str, ...]) -> tuple[LocalPlace, ...]:
     """None for what is not measured (network, read-only images, unknown types)."""
     if mount.is_read_only or not is_measured(mount):
         return ()
     one = LocalPlace(
         mount.target, holds, mount.total_bytes, mount.available_bytes, mount.total_inodes, mount.available_inodes,
         is_memory=mount.fstype in IN_MEMORY, user_limit_bytes=user_limit(mount),
+        growth=lazy(_find_growth, facts, mount),
     )  # fmt: skip
     return (one,)
+
+
+def _find_growth(facts: Facts, mount: Mount) -> str:
+    """Of ext4 and XFS. The room of a group is counted where each of its volumes is on one and the same device."""
+    known = attempt(lambda: {one.device: one for one in facts.disks.all})
+    disk = None if isinstance(known, Unreadable) else known.get(mount.device)
+    grow = {"ext4": "sudo resize2fs {device}", "xfs": "sudo xfs_growfs {target}"}.get(mount.fstype)
+    if isinstance(known, Unreadable) or disk is None or grow is None:
+        return ""
+    unused = disk.size_bytes - mount.total_bytes
+    if unused > max(_LEAST_ROOM, disk.size_bytes * _OF_TABLES):  # ext4 and XFS keep tables there
+        command = grow.format(device=quote(disk.path), target=quote(mount.target))
+        return f"its file system is {unused >> 30} GiB smaller than {disk.path}: {command}"
+    uuid = attempt(read_line, facts.reader, f"/sys/block/{disk.name}/dm/uuid") if disk.kind == "dm" else ""
+    if not isinstance(uuid, str) or not uuid.startswith("LVM-"):
+        return ""
+    command = f"sudo lvextend -r -l +100%FREE {quote(disk.path)}"
+    below = [one for one in known.values() if one.name in disk.parents]
+    made = [one for one in known.values() if one.kind == "dm" and set(one.parents) & set(disk.parents)]
+    if len(below) != 1 or any(one.parents != disk.parents for one in made):
+        return f"see whether its volume group has room: sudo vgs. If it has: {command}"
+    room = below[0].size_bytes - sum(one.size_bytes for one in made)
+    return f"its volume group has {room >> 30} GiB that no volume uses: {command}" if room > _LEAST_ROOM else ""
 
 
 def _find_caches(reader: Reader, facts: Facts) -> tuple[CacheHome, ...]:

@@ -3,6 +3,7 @@
 OpenZFS: /proc/spl/kstat/zfs/POOL/state, readable by all (module/os/linux/zfs/spa_stats.c), zpool-list(8),
 zpool-status(8), zfs-list(8). A pool that is suspended holds who asks zpool about it, so it is not asked. Thin pools:
 the line of `dmsetup status` (kernel: Documentation/admin-guide/device-mapper/thin-provisioning.rst), for root only;
+drivers/md/dm-snap.c (a snapshot that overflowed: Invalid, Overflow);
 --noflush, because without it the kernel commits the pool's metadata first.
 """
 
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, make_shared, make_unread
 from hosttune.facts.reading import if_absent, names_in, parse_or_unknown, read_line, require_known, require_sure
 from hosttune.facts.storage.disks import find_health_commands
+from hosttune.facts.storage.kernel_types import find_lacking_kernel
 from hosttune.facts.storage.raid import name_volume
 from hosttune.facts.storage.ways import ways_of
 from hosttune.frozen import frozen
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 ZFS = "/proc/spl/kstat/zfs"
 DATASETS = ("zfs", "list", "-H", "-r", "-t", "filesystem", "-o", "name,mountpoint,canmount,mounted,keystatus")
 THIN = ("dmsetup", "status", "--noflush", "--target", "thin-pool")
+SNAPSHOTS = ("dmsetup", "status", "--noflush", "--target", "snapshot")
 _BLOCK = "/sys/block"
 _THIN_POOL = regex(r"LVM-.*-tpool")
 _NAME = regex(r"[A-Za-z][\w.: -]{0,254}")  # zpoolconcepts(7); never an option
@@ -44,6 +47,8 @@ DEVICE = regex(  # indent, name, state and counts of a row of `zpool status`
 _FAILED = frozenset({"FAULTED", "UNAVAIL", "REMOVED"})
 _REBUILT = regex(r"^ *scan: resilver in progress", re.MULTILINE)
 _THIN_LINE = regex(r"(.+): \d+ \d+ thin-pool (?:(Fail|Error)|\d+ (\d+)/(\d+) (\d+)/(\d+) \S+ (.*))", re.DOTALL)
+_COW = regex(r"LVM-.*-cow")  # what a snapshot keeps of its volume
+_LOST = regex(r"([\w.+-]{1,128}): \d{1,20} \d{1,20} snapshot (Invalid|Overflow)")
 _STOPS = ("ro", "out_of_data_space", "needs_check")
 
 
@@ -52,7 +57,7 @@ class Pool(Fact):
     """One pool."""
 
     name: str  # tank; vg0-pool-tpool, as dmsetup calls it
-    kind: str  # ZFS | thin pool
+    kind: str  # ZFS | thin pool | snapshot
     stopped: str  # the word that tells that it takes no writes, or answers nothing: SUSPENDED, ro, needs_check ...
     is_degraded: bool  # a disk of it does not work
     is_rebuilt: bool  # its data are being copied to a new disk
@@ -65,11 +70,12 @@ class Pool(Fact):
     health_commands: str = ""  # of ZFS: the commands that show how the disks with errors are
     failed: tuple[str, ...] = ()  # disks of ZFS that do not work, as zpool names them
     unmounted: tuple[str, ...] = ()  # `tank/home (/home, which is not empty)`: what a boot should have mounted of ZFS
+    lacking_kernel: str = ""  # of ZFS: the kernel of the next boot, where it has no module zfs; else empty
 
     @property
     def volume(self) -> str:
-        """`vg0/pool` of a thin pool, as lvm(8) calls it; of ZFS its name."""
-        return name_volume(self.name.removesuffix("-tpool")) if self.kind == "thin pool" else self.name
+        """`vg0/pool` of LVM, as lvm(8) calls it; of ZFS its name."""
+        return self.name if self.kind == "ZFS" else name_volume(self.name.removesuffix("-tpool"))
 
 
 @frozen
@@ -80,7 +86,11 @@ class Pools(Fact):
 
 
 def collect(reader: Reader, facts: Facts) -> Pools:
-    return Pools(lazy(lambda: () if reader.persistent_only else (*_of_zfs(reader, facts), *_of_thin(reader, facts))))
+    return Pools(lazy(lambda: () if reader.persistent_only else _list_all(reader, facts)))
+
+
+def _list_all(reader: Reader, facts: Facts) -> tuple[Pool, ...]:
+    return (*_of_zfs(reader, facts), *_of_thin(reader, facts), *_of_snapshots(reader, facts))
 
 
 def _of_zfs(reader: Reader, facts: Facts) -> tuple[Pool, ...]:
@@ -115,6 +125,7 @@ def _read_zfs(reader: Reader, facts: Facts, name: str) -> Pool:
         ),
         failed=lazy(lambda: failed_in(status())),
         unmounted=lazy(_find_unmounted, reader, facts, name),
+        lacking_kernel=lazy(find_lacking_kernel, facts, "zfs"),
     )
 
 
@@ -197,19 +208,30 @@ def percent_of(printed: str) -> float:
 
 
 def _of_thin(reader: Reader, facts: Facts) -> tuple[Pool, ...]:
-    """Those that LVM made: everybody sees that they are there, and root what is in them. None of a user's files."""
+    """Those that LVM made: everybody sees that they are there, and root what is in them."""
+    pools = make_shared(_ask_dmsetup, reader)
+    return tuple(_make_thin(name, pools) for name in sorted(_list_mapped(reader, facts, _THIN_POOL)))
+
+
+def _of_snapshots(reader: Reader, facts: Facts) -> tuple[Pool, ...]:
+    """Those that are lost, where root asks; the others are no pools."""
+    own = {name.removesuffix("-cow") for name in _list_mapped(reader, facts, _COW)} if reader.is_privileged else ()
+    printed = attempt(_ask_program, reader, SNAPSHOTS) if own else ""
+    rows = map(_LOST.fullmatch, printed.splitlines() if isinstance(printed, str) else ())
+    return tuple(Pool(row[1], "snapshot", row[2], False, False, 0, 0.0, 0.0) for row in rows if row and row[1] in own)
+
+
+def _list_mapped(reader: Reader, facts: Facts, kind: re.Pattern[str]) -> list[str]:
+    """The names of mapped devices of one kind. None of a user's files."""
     devices = [
         device
         for device in names_in(reader, _BLOCK)
-        if device.startswith("dm-")
-        and _THIN_POOL.fullmatch(if_absent(read_line(reader, f"{_BLOCK}/{device}/dm/uuid"), ""))
+        if device.startswith("dm-") and kind.fullmatch(if_absent(read_line(reader, f"{_BLOCK}/{device}/dm/uuid"), ""))
     ]
     attached = attempt(lambda: facts.disks.attached) if devices else frozenset()
     of_users = frozenset() if isinstance(attached, Unreadable) else attached
     own = (device for device in devices if device not in of_users)
-    named = [if_absent(read_line(reader, f"{_BLOCK}/{device}/dm/name"), device) for device in own]
-    pools = make_shared(_ask_dmsetup, reader)
-    return tuple(_make_thin(name, pools) for name in sorted(named))
+    return [if_absent(read_line(reader, f"{_BLOCK}/{device}/dm/name"), device) for device in own]
 
 
 def _make_thin(name: str, pools: Callable[[], Mapping[str, Pool]]) -> Pool:

@@ -6,9 +6,9 @@ from __future__ import annotations
 from typing import Final
 
 # In which a task waits for the lock of a folder or file (fs/namei.c, readdir.c, dcache.c, xfs; open.c, utimes.c,
-# xattr.c, namespace.c for who changes it; the types' file.c for who writes). A user holds it by copying from a FUSE
-# file that is never served, in any folder that may be opened for reading, or by a long write(2) of a program with
-# SCHED_IDLE on a busy CPU (sched(7)), which gets a thousandth of it.
+# xattr.c, namespace.c for who changes it; file.c, pipe.c, and the types' file.c for who reads and writes).
+# A user holds it by copying from a FUSE file that is never served, in any folder that may be opened for reading, or by
+# a long write(2) of a program with SCHED_IDLE on a busy CPU (sched(7)), which gets a thousandth of it.
 _LOCKING: Final = frozenset({
     "walk_component", "lookup_slow", "lookup_one_unlocked", "lookup_one_len_unlocked", "d_alloc_parallel",
     "d_wait_lookup", "iterate_dir", "wrap_directory_iterator", "path_openat", "open_last_lookups", "filename_create",
@@ -18,7 +18,8 @@ _LOCKING: Final = frozenset({
     "do_lock_mount", "ext4_buffered_write_iter", "ext4_dio_write_iter", "ext4_dio_read_iter", "ext4_file_write_iter",
     "ext4_fallocate", "ext4_llseek", "generic_file_write_iter", "generic_file_llseek_size", "vfs_fallocate",
     "xfs_file_write_iter", "xfs_ilock_iocb", "xfs_file_fallocate", "btrfs_inode_lock", "btrfs_file_write_iter",
-    "btrfs_fallocate", "__fdget_pos", "fdget_pos", "shmem_fallocate", "shmem_file_write_iter", "shmem_file_llseek",
+    "btrfs_fallocate", "__fdget_pos", "fdget_pos", "shmem_fallocate", "shmem_file_write_iter",
+    "shmem_file_llseek",
 })  # fmt: skip
 # For the server of a FUSE file system (fs/fuse), a process of this host: no signal ends that where the server has said
 # that it knows no interrupts.

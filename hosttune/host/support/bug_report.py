@@ -24,7 +24,7 @@ from hosttune.host.support.smi import LongText, read_long
 from hosttune.regex import regex
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
 MOST: Final = 48 << 20  # bytes of the text; a report of eight GPUs has some 20 MiB
 MOST_LINES: Final = 1 << 20
@@ -36,9 +36,13 @@ _LOOK = 64 << 10  # bytes of a file by which its kind is known
 _HEAD = 4096  # bytes in which the first sentences are
 _UNAME = regex(r"^uname: (\S{1,99}) (\S{1,99}) (\S{1,99}) .{0,200}?\b(x86_64|aarch64|ppc64le) ", re.MULTILINE)
 _VERSION = regex(r"^nvidia-bug-report.sh Version: (\d{1,12})", re.MULTILINE)
-_CLOCK = regex(r"^Date: .{0,80}?\d:(\d{2}):(\d{2})\b", re.MULTILINE)
-_QUARTER_S = 900
+_CLOCK = regex(r"^Date: .{0,80}?(\d{1,2}):(\d{2}):(\d{2})\b", re.MULTILINE)
+_QUARTER_S, _HALF_DAY_S = 900, 43_200
+_LONGEST_S = 1800  # that the program runs
 _FLAGS = regex(r"^command line flags: (.*)$", re.MULTILINE)
+QUERY: Final = "nvidia-smi --query"
+# A table before all else, since branch 565, has what nvidia-smi said when it was asked for the GPUs.
+_REFUSED = regex(r"^NVIDIA GPU Details {1,40}\| Failed: ([A-Z][^\n]{1,300})$", re.MULTILINE)
 _SAFE_MODE, _BACKTRACES = "--safe-mode", "--extra-system-data"
 _XID = regex(r"NVRM: Xid \([^()\n]{1,60}\): (\d{1,3}), [^\n]{0,400}")
 _LOGS = "Scanning kernel log files for NVIDIA kernel messages"
@@ -59,7 +63,13 @@ _DMI = {
     ("Chassis Information", "Asset Tag"): "chassis_asset_tag",
 }  # fmt: skip
 _OS = regex(r"^([A-Z_]{1,40})=(?:\"([^\"\n]*)\"|'([^'\n]*)'|(\S*))\s*$", re.MULTILINE)
-_ISSUE = regex(r"(Ubuntu|Debian GNU/Linux) (\d{1,3}(?:\.\d{1,3})?)")
+# In /etc/issue, /etc/redhat-release and the table before all else. The id is the first word, but for these.
+_NAMED = regex(
+    r"((?:Ubuntu|Debian|Arch|Manjaro|Fedora|Kali|Linux Mint|Pop!_OS|Parrot|Rocky|AlmaLinux|CentOS|Red Hat|openSUSE)"
+    r"(?: (?:GNU/Linux|Linux|OS|Enterprise|Stream|Leap|Tumbleweed|release)\b){0,3})(?: (\d{1,3}(?:\.\d{1,3})?))?"
+)
+_IDS = {"linux": "linuxmint", "pop!_os": "pop", "red": "rhel"}
+_DISTRIBUTION = regex(r"^[\w ]{0,80}\| Distribution : ([^\n]{1,100})$", re.MULTILINE)
 _LSPCI = regex(r"lspci -(?:nn$|nnDvvvx|d)")
 # Files that count. Others say what the host was long ago, or are of users.
 _OF_HOST = regex(r"/(?:proc|sys)/(?!asound/|class/drm/)|/etc/(?:issue|os-release|debian_version|lsb-release)$")
@@ -87,7 +97,7 @@ class BugReport:
     collected_at: float  # seconds since 1970; 0 where nothing tells
     is_whole: bool  # its last line is there
     doubled: tuple[str, ...]  # heads that are there twice, of which none counts: a user may have written one
-    is_safe_mode: bool  # nvidia-smi was not asked
+    is_safe_mode: bool  # the full answer of nvidia-smi is not in it
     has_backtraces: bool  # the program asked the kernel for them: they are no stall
     has_log: bool  # of the kernel, of that boot
     # Xid numbers of the system's logs that the kernel log of that boot does not have, and how many lines have each. Any
@@ -109,6 +119,7 @@ def read_bug_report(content: bytes, path: str, tool_version: str) -> BugReport:
     text = plain.decode("utf-8", "surrogateescape").replace("\r\n", "\n").rstrip("\0\n") + "\n"
     text = text[max(text.find(START.decode()), 0) :]
     head, is_whole = text[:_HEAD], END in text[-_HEAD:]
+    table = text[: max(text.find(RULE, len(RULE)), 0)][:_LOOK]  # and what is before it
     found = list(sections_of(f"{RULE}\n\n{text}"))
     if len(found) > MOST_SECTIONS:
         raise BadInput([Fault(Where(path), "it has more sections than a report of nvidia-bug-report.sh")])
@@ -116,41 +127,47 @@ def read_bug_report(content: bytes, path: str, tool_version: str) -> BugReport:
         del found[-1:]
     counts = Counter(one.head for one in found)
     sections = {one.head: one for one in found if counts[one.head] == 1}
+    if refused := _REFUSED.search(table):
+        sections.setdefault(QUERY, ReportSection(QUERY, (refused[1],)))
     doubled = tuple(name for name, count in counts.items() if count > 1 and _COUNTS.match(name))
     flags = match[1].split() if (match := _FLAGS.search(head)) else []
     log = "" if _BACKTRACES in flags else _get_text(sections, "dmesg")
     log = log if len(log) <= _MOST_LOG else ""
-    at = max((one.seen_at for one in sections.values() if one.head.startswith(_OF_KERNEL)), default=0.0)
-    at = _correct_time(at, head)
+    at = _find_time([one for one in sections.values() if one.seen_at and one.head.startswith(_OF_KERNEL)], head)
     uname = _UNAME.search(head)
     answers = {name: one.text for name, one in sections.items() if name.startswith("nvidia-smi ")}
     version = _VERSION.search(head)
     return BugReport(
-        record=_record(sections, uname, log, at, tool_version),
-        smi=read_long(answers.get("nvidia-smi --query") or answers.get("nvidia-smi -q", "")),
+        record=_record(sections, uname, log, at, tool_version) | {"os_release": _os_release(sections, table)},
+        smi=read_long(answers.get(QUERY) or answers.get("nvidia-smi -q", "")),
         answers=answers,
         script=version[1] if version else "",
         collected_at=at,
         is_whole=is_whole,
         doubled=doubled,
-        is_safe_mode=_SAFE_MODE in flags,
+        is_safe_mode=_SAFE_MODE in flags and QUERY not in answers,
         has_backtraces=_BACKTRACES in flags,
         has_log=bool(log),
         logged_xids=_logged_xids(_get_text(sections, _LOGS), log),
     )
 
 
-def _correct_time(at: float, head: str) -> float:
-    """When it was made, by the newest file of the kernel and by the report's own date.
+def _find_time(files: Collection[ReportSection], head: str) -> float:
+    """When it was made, by the newest file of the kernel and by the report's own date; 0 where nothing tells.
 
-    The kernel dates a file by the first look at it, which may be minutes before. The date has no zone that can be read;
-    all zones are apart by quarters of an hour.
+    The kernel dates a file by the first look at it, which may be minutes before, or at a boot with a clock that was
+    hours ahead. The date is in words of any language and has no zone that can be read; its clock, of 12 or 24 hours,
+    is that of the listings, and all zones are apart by quarters of an hour.
     """
     clock = _CLOCK.search(head)
-    if not at or not clock:
-        return at
-    later_s = (int(clock[1]) * 60 + int(clock[2]) - at) % _QUARTER_S
-    return at + later_s if later_s < _QUARTER_S / 2 else at
+    if not clock:
+        return max((one.seen_at for one in files), default=0.0)
+    hours, minutes, seconds = map(int, clock.groups())
+    began = hours * 3600 + minutes * 60 + seconds
+    meanwhile = [one.seen_at for one in files if (one.seen_clock - began) % _HALF_DAY_S < _LONGEST_S]
+    at = max(meanwhile or [one.seen_at for one in files], default=0.0)
+    later_s = (minutes * 60 + seconds - at) % _QUARTER_S
+    return at + later_s if at and later_s < _QUARTER_S / 2 else at
 
 
 def _unpack(content: bytes, most: int) -> bytes:
@@ -184,7 +201,7 @@ def _unpack(content: bytes, most: int) -> bytes:
 
 def _record(
     sections: Mapping[str, ReportSection], uname: re.Match[str] | None, log: str, at: float, tool_version: str
-) -> Mapping[str, Any]:
+) -> dict[str, Any]:
     tables = _list_tables(sections)
     queries = []
     if log:
@@ -198,7 +215,7 @@ def _record(
     return {
         "format_version": FORMAT_VERSION, "kind": KIND, "tool_version": tool_version, "made_at": at,
         "name": uname[2] if uname else "unknown", "machine": "", "privileged": True, "persistent_only": False,
-        "shared": False, "os_release": _os_release(sections), "queries": queries, **tables,
+        "shared": False, "queries": queries, **tables,
     }  # fmt: skip
 
 
@@ -279,14 +296,17 @@ def _logged_xids(logs: str, log: str) -> dict[int, int]:
     return dict(Counter(int(match[1]) for match in found))
 
 
-def _os_release(sections: Mapping[str, ReportSection]) -> Mapping[str, Any]:
-    return make_os_release(_get_text(sections, "/etc/os-release"), _get_text(sections, "/etc/issue"))
+def _os_release(sections: Mapping[str, ReportSection], table: str) -> Mapping[str, Any]:
+    row = _DISTRIBUTION.search(table)
+    named = (_get_text(sections, "/etc/issue"), _get_text(sections, "/etc/redhat-release"), row[1] if row else "")
+    return make_os_release(_get_text(sections, "/etc/os-release"), *named)
 
 
-def make_os_release(release: str, issue: str = "") -> Mapping[str, Any]:
-    """As a record has it."""
+def make_os_release(release: str, *named: str) -> Mapping[str, Any]:
+    """As a record has it, of the text of os-release(5), else of the first text that begins with a name."""
     if found := {match[1].lower(): match[2] or match[3] or match[4] or "" for match in _OS.finditer(release)}:
         return found
-    if named := _ISSUE.match(issue.lstrip()):
-        return {"id": named[1].split()[0].lower(), "version_id": named[2], "pretty_name": named[0]}
-    return {"unreadable": "it does not say which distribution it is"}
+    for match in filter(None, (_NAMED.match(text.lstrip()) for text in named)):
+        first = match[1].split()[0].lower()
+        return {"id": _IDS.get(first, first), "version_id": match[2] or "", "pretty_name": match[0].strip()}
+    return {"unreadable": "which distribution it is was not found in it"}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from hosttune.host.door import Completed
 from hosttune.host.record.record import RecordReader
 from hosttune.host.support import smi
-from hosttune.host.support.bug_report import BugReport, is_bug_report, read_bug_report
+from hosttune.host.support.bug_report import QUERY, BugReport, is_bug_report, read_bug_report
 from hosttune.host.support.sos import SosReport, read_sosreport
 from hosttune.values import Unreadable
 
@@ -50,7 +50,7 @@ class SupportReader(RecordReader):
         if argv[0] != "nvidia-smi":
             return super().query(argv, timeout_s=timeout_s)
         if report.is_safe_mode:
-            return Unreadable("nvidia-smi was not asked: nvidia-bug-report.sh ran with --safe-mode")
+            return Unreadable("the full answer of nvidia-smi is not in it: nvidia-bug-report.sh ran with --safe-mode")
         found = self._smi(argv)
         return self._missing(f"the answer of {' '.join(argv)}") if found is None else found
 
@@ -70,7 +70,7 @@ class SupportReader(RecordReader):
     def _smi(self, argv: Sequence[str]) -> Completed | None:
         """None for what the report does not tell."""
         answers, long = self.report.answers, self.report.smi
-        text = answers.get("nvidia-smi --query") or answers.get("nvidia-smi -q")
+        text = answers.get(QUERY) or answers.get("nvidia-smi -q")
         if text is None or argv[1] == "-q":
             return None if text is None else _make_completed(text)
         if not long.gpus:

@@ -24,7 +24,7 @@ END = "End of NVIDIA bug report log file."
 RULE = "_" * 44
 _LS = regex(
     r"\*\*\* ls: \S{10}\S? +\d{1,9} \S{1,99} \S{1,99} +(?:\d{1,9}, +)?(\d{1,19}) "
-    r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(?:\.\d{1,9})? ([+-]\d{4}) /.*"
+    r"(\d{4}-\d\d-\d\d (\d\d):(\d\d):(\d\d))(?:\.\d{1,9})? ([+-]\d{4}) /.*"
 )
 _PATH = regex(r"\*\*\* (/\S[^\n]*?)( does not exist| is not readable)?")
 # Commands of one section, without a rule between them.
@@ -44,6 +44,7 @@ class ReportSection:
     lines: tuple[str, ...]
     state: str = ""  # of a path: "file", "missing", "unreadable", or "unknown" where ls(1) says nothing
     seen_at: float = 0.0  # of a path, as ls(1) has it: seconds since 1970; 0 where it does not say
+    seen_clock: int = 0  # the same on a clock of that zone: seconds of its day
 
     @property
     def is_known(self) -> bool:
@@ -115,7 +116,9 @@ def _of_path(lines: list[str], start: int, end: int) -> ReportSection | None:
     listed = _LS.match(lines[start + 1]) if start + 1 < end else None
     if listed is None:
         return ReportSection(path, tuple(lines[start + 1 : end]), "unknown")
-    return ReportSection(path, tuple(lines[start + 2 : end]), "file", _parse_seconds(f"{listed[2]} {listed[3]}"))
+    hours, minutes, seconds = (int(listed[at]) for at in (3, 4, 5))
+    clock, at = hours * 3600 + minutes * 60 + seconds, _parse_seconds(f"{listed[2]} {listed[6]}")
+    return ReportSection(path, tuple(lines[start + 2 : end]), "file", at, clock)
 
 
 def _parse_seconds(spelled: str) -> float:

@@ -52,6 +52,7 @@ _WANTED = regex(
     r"|(?:usr/)?lib/(?:sysctl\.d|modprobe\.d|systemd|udev)(?:/|$)"
     r"|(?:run/systemd|(?:run|usr/local/lib)/(?:sysctl\.d|modprobe\.d))(?:/|$)"
     r"|proc/(?!\d|self(?:/|$)|thread-self(?:/|$))"
+    r"|var/(?:spool/cron|lib/hosttune)(?:/|$)"  # the latter where the host's own settings of sos name it
 )
 # Folders of which sos forbids itself no part, and where root reads each file.
 _WHOLE: Final = frozenset({
@@ -61,8 +62,9 @@ _WHOLE: Final = frozenset({
     "/run/modprobe.d", "/run/sysctl.d", "/run/systemd/system", "/sys/devices/system/cpu",
     "/sys/devices/system/cpu/vulnerabilities", "/sys/fs/cgroup", "/sys/fs/pstore", "/sys/kernel/mm/ksm",
     "/sys/kernel/mm/transparent_hugepage", "/sys/kernel/mm/hugepages", "/usr/local/lib/modprobe.d",
-    "/usr/local/lib/sysctl.d",
+    "/usr/local/lib/sysctl.d", "/var/spool/cron",
 })  # fmt: skip
+_CRON, _OF_CRON = "/etc/cron*", regex(r"/etc/cron\.[a-z]{1,20}")  # what the plugin of cron names, and its folders
 # What a plugin of sos takes whenever it runs, since which version: what is not in the archive then was not there.
 _ALWAYS: Final = (
     ("kernel", (4, 0), "/etc/sysctl.conf"), ("kernel", (4, 3), "/proc/pressure"),
@@ -356,14 +358,16 @@ def _find_folders(archive: Archive) -> set[str]:
 
 def _list_folders(archive: Archive, manifest: _Manifest) -> dict[str, list[str]]:
     """The folders that sos took whole, and those below them."""
-    taken = {
+    named = {
         row["specification"].rstrip("/")
         for plugin in manifest.plugins.values() if plugin.get("timeout_hit") is False
         for row in _list_rows(plugin, "files") if isinstance(row.get("specification"), str)
-    } & _WHOLE  # fmt: skip
+    }  # fmt: skip
     usr = "/usr" if archive.links.get("lib") in {"usr/lib", "/usr/lib"} else ""
-    roots = tuple(usr + path if path.startswith("/lib/") else path for path in taken)
     folders = _find_folders(archive)
+    roots = tuple(usr + path if path.startswith("/lib/") else path for path in named & _WHOLE)
+    if _CRON in named:
+        roots += tuple(f"/{folder}" for folder in folders if _OF_CRON.fullmatch(f"/{folder}"))
     found: dict[str, set[str]] = {f"/{place}": set() for place in folders if f"/{place}".startswith(roots)}
     for place in (*archive.files, *archive.links, *folders, *archive.left_out):
         folder, _, name = f"/{place}".rpartition("/")

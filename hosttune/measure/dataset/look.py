@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import replace
+from statistics import median
 from typing import TYPE_CHECKING
 
 from hosttune.errors import HosttuneError
@@ -115,6 +116,9 @@ def look(
         measured=before.workers if before else None,
         shards=tally.files if {kind_of(key) for key in tally.counts} == {"shard"} else None,
     )  # fmt: skip
+    pictures = [one.header.native_bytes for one in sample.looked if one.header and kind_of(one.key) == "picture"]
+    known_pictures = [native for native in pictures if native is not None]
+    sample_s = patience.seconds - names_s
     limits = (*workers.limits, why, *((f"measured {before.measured_at[:10]}",) if before else ()))
     return Dataset(
         path=path,
@@ -144,10 +148,12 @@ def look(
         copies_bytes=decoded.native_bytes * workers.start * ranks if decoded and not decoded.untold else 0,
         advice=advise(
             files=tally.files, sizes=sizes, keys=tally.counts, place=below, page_cache=kept, decoded=decoded,
-            decoded_fit=native, is_measured=before is not None, is_folder=bool(seen.folders),
+            decoded_fit=native, header_s=sample_s / decoded.headers if decoded and decoded.headers else 0.0,
+            picture_bytes=median(known_pictures) if known_pictures else 0.0, is_measured=before is not None,
+            is_folder=bool(seen.folders),
         ),
         names_s=names_s,
-        sample_s=patience.seconds - names_s,
+        sample_s=sample_s,
     )  # fmt: skip
 
 

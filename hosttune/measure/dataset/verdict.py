@@ -20,7 +20,10 @@ MOSTLY: Final = 0.5  # of the files are small
 WIDE: Final = 0.2  # a margin that says little
 FEWEST: Final = 12  # that `bench read` takes
 DECODED: Final = frozenset({"picture", "sound", "array"})  # that it can decode
-SHARDED: Final = frozenset({"shard", "array", "video"})
+SHARDED: Final = frozenset({"shard", "video"})
+FAR: Final = 1_000  # files of a server: each is opened over there
+FAR_S: Final = 0.002  # that a look into one of them takes
+LARGE_PICTURE: Final = 12 << 20  # bytes decoded: 4 million pixels
 
 
 def advise(
@@ -32,16 +35,22 @@ def advise(
     page_cache: Fit | None,
     decoded: Decoded | None,
     decoded_fit: Fit | None,
+    header_s: float = 0.0,
+    picture_bytes: float = 0.0,
     is_measured: bool = False,
     is_folder: bool = True,
 ) -> tuple[DatasetAdvice, ...]:
-    """The most telling first. `is_measured`: how many workers pay was tried before; only a folder can be tried."""
+    """The most telling first. `header_s` is what a look into one file took, `picture_bytes` what a picture takes
+    decoded. `is_measured`: how many workers pay was tried before; only a folder can be tried."""
     if sizes is None or page_cache is None:
         return ()
     found = frozenset(keys)
     return (
         *_advise_place(page_cache, place),
+        *_advise_far(files, place, page_cache, found, header_s),
         *_advise_decoded(page_cache, decoded, decoded_fit),
+        *_advise_large_pictures(picture_bytes),
+        *_advise_chunks(found),
         *_advise_small(files, sizes, page_cache, place, found),
         *_advise_atime(files, sizes, place),
         *_advise_precision(sizes, page_cache, decoded_fit),
@@ -78,6 +87,45 @@ def _advise_place(page_cache: Fit, place: Underneath) -> Iterator[DatasetAdvice]
         yield DatasetAdvice("it is on a USB disk: move it to one that is built in", rule="storage-data-placement")
 
 
+def _advise_far(
+    files: int, place: Underneath, page_cache: Fit, keys: frozenset[str], header_s: float
+) -> Iterator[DatasetAdvice]:  # fmt: skip
+    """A server of FUSE may be one of this host: there it counts what a look took."""
+    is_slow = place.fstype.startswith("fuse") and header_s >= FAR_S
+    is_told = page_cache.answer in {"tight", "too large"}
+    if files < FAR or _is_packed(keys) or not ((place.kind == "network" and not is_told) or is_slow):
+        return
+    took = f" ({header_s * 1000:.0f} ms in this look)" if header_s >= FAR_S else ""
+    yield DatasetAdvice(
+        f"each file waits for an answer of the server of {place.fstype}{took}, whatever its size: copy the data to a "
+        "local disk once, or pack it into shards that are read in order (tar/WebDataset). Until then more loader "
+        "workers than CPUs",
+        rule="storage-data-placement",
+    )
+
+
+def _is_packed(keys: frozenset[str]) -> bool:
+    return {kind_of(key) for key in keys} <= SHARDED
+
+
+def _advise_large_pictures(picture_bytes: float) -> Iterator[DatasetAdvice]:
+    if picture_bytes >= LARGE_PICTURE:
+        yield DatasetAdvice(
+            f"a picture takes {picture_bytes / (1 << 20):.0f} MiB decoded, and most models 0.1 to 3 MiB of it: make "
+            "smaller copies (or tiles) once, before the training. They are decoded and scanned faster in proportion, "
+            "and more of them fit into memory",
+            rule="framework-input-pipeline",
+        )
+
+
+def _advise_chunks(keys: frozenset[str]) -> Iterator[DatasetAdvice]:
+    if "HDF5" in keys:
+        yield DatasetAdvice(
+            "HDF5 reads a whole chunk for each sample, and chunks are not looked at here: h5ls -rv FILE shows them "
+            "(hdf5-tools). Read at random, a chunk should hold as many samples as one read takes, unpacked or with lzf"
+        )
+
+
 def _advise_decoded(page_cache: Fit, decoded: Decoded | None, fit: Fit | None) -> Iterator[DatasetAdvice]:
     if decoded and fit and fit.answer == "too large" and decoded.native_bytes > page_cache.needs_bytes:
         kept = "; the page cache keeps the files themselves" if page_cache.answer == "fits" else ""
@@ -90,14 +138,13 @@ def _advise_decoded(page_cache: Fit, decoded: Decoded | None, fit: Fit | None) -
 def _advise_small(
     files: int, sizes: Sizes, page_cache: Fit, place: Underneath, keys: frozenset[str]
 ) -> Iterator[DatasetAdvice]:  # fmt: skip
-    is_packed = {kind_of(key) for key in keys} <= SHARDED
-    if files < MANY or sizes.small_share < MOSTLY or place.kind == "memory" or is_packed:
+    if files < MANY or sizes.small_share < MOSTLY or place.kind == "memory" or _is_packed(keys):
         return
     text = (
         f"{sizes.small_share * 100:.0f} % of the files are small (below 64 KiB): pack them into shards that are read "
         "in order (tar/WebDataset, TFRecord, HDF5 front to back). From a cold disk that came 4.3 times as fast "
         "[3.7, 5.0]; one large file read at random only 1.2 times [1.16, 1.35], so it is the order that helps, not the "
-        "container (16 KiB files, ext4 on a virtio disk)"
+        "container (16 KiB files, ext4 on a virtio disk). Each file takes an inode, too (df -i)"
     )
     if any(kind_of(key) == "picture" for key in keys):
         text += ". Keep the pictures as they are inside"

@@ -54,6 +54,7 @@ _BUSY = {State.GPU: "the GPU is busy", State.COLD_GPU: "the GPU is busy, but col
 BUSY_DISK = 0.5  # requests under way, all the time
 _MAIN_LIMIT = "its main process is at the limit of one core"
 _ONE_LIMIT = "one of its processes is at the limit of one core, and the others wait,"
+_MAIN_TURNS = "its main process computes in turns with the GPU, which rests meanwhile,"
 _NEW_LIMIT = "its loader workers are started anew again and again, and that takes the time"
 _TURNS_LIMIT = "its processes take turns, one core's worth at a time,"
 _LINE_LIMIT = "its processes run one after the other, one core's worth at a time,"
@@ -288,6 +289,9 @@ def _describe_workers(account: Account) -> str:
     if starts_workers_anew(account):
         return _NEW_LIMIT
     what = _LINE_LIMIT if is_line else _MAIN_LIMIT if saturated < 0.5 else MEANINGS[State.WORKERS]
+    main, busy = mean["main_cores"] or 0.0, (mean["gpu_percent"] or 0.0) / 100
+    if what is _MAIN_LIMIT and account.gpus and main - busy < LIMITS.saturated_enter * (1 - busy):
+        what = _MAIN_TURNS
     if not is_line and saturated < 0.5 and takes_turns(account):
         what = _TURNS_LIMIT
     if not is_line and is_one_of_several(account):
@@ -326,6 +330,8 @@ def _describe_undecided(verdict: WatchVerdict, account: Account) -> str:
         return f"the command ended {when}, with status {account.status}, before enough could be seen"
     if verdict.counted_s < 5:
         return f"only {time_text(verdict.counted_s)} count, which is too short"
+    if starts_workers_anew(account):
+        return _NEW_LIMIT
     known = [share for share in verdict.shares if share.state is not State.UNKNOWN and share.share >= 0.05]
     if not known:
         return "what was seen fits no answer well enough"

@@ -53,6 +53,7 @@ class Watched:
     interval_s: float = 1.0
     warm_up_s: float | None = None
     cpus_evidence: str = ""
+    governor: str = ""  # of the first CPU; "" where the kernel sets no clocks, as in most virtual machines
     gpu_source: str = "none"  # nvml, nvidia-smi, replay, none
     gpu_reason: str = ""  # why there is none, not the better source, or not all GPUs
     pressure_reason: str = ""  # why the pressure is not the job's own
@@ -142,6 +143,8 @@ class Account:
         self.waited_for: dict[str, float] = {}  # addresses, files, pipes
         self.waited_s = 0.0
         self.page_waits_s = 0.0  # of these, for pages of files that it has mapped
+        self.storage_s = 0.0  # in which it waited for storage, and of these in which it read nothing
+        self.unread_s = 0.0
         self.limit: CpuLimit | None = None  # the last that held it back
         self.works_with: set[Workload] = set()
         self.pools: set[ThreadPool] = set()
@@ -269,6 +272,9 @@ class Account:
             self._add_means(tick)
         if self.held.state is State.WAIT:
             self._add_wait(tick)
+        if self.held.state is State.DISK:
+            self.storage_s += seconds
+            self.unread_s += seconds if _reads_nothing(tick) else 0.0
         if self.held.state is State.LIMIT:
             self.limit = tick.limit
         if tick.tree is not None and tick.tree.program and tick.tree.cores:
@@ -359,6 +365,13 @@ class Account:
             name = f"{other.name} ({other.pid})"
             if name in self.others or len(self.others) < MOST_NAMES:
                 self.others[name] = self.others.get(name, 0.0) + other.cores * tick.seconds
+
+
+def _reads_nothing(tick: Tick) -> bool:
+    tree = tick.tree
+    if tree is None or tree.device_bytes is None or tree.read_bytes is None or tree.faults is None:
+        return False
+    return max(tree.device_bytes, tree.read_bytes) < LIMITS.reading_bytes and tree.faults < 1
 
 
 def _list_values(tick: Tick) -> dict[str, float | None]:

@@ -6,13 +6,19 @@ import os
 from collections.abc import Mapping
 
 from hosttune.host.reading.bounded import MOST_NAMES, names_in
-from hosttune.measure.watch.kept import Kept
+from hosttune.measure.watch.kept import Kept, content_of
 from hosttune.measure.watch.meter import Meter
 from hosttune.measure.watch.parse import CpuTimes, DiskCounters, cpu_times, disk_counters, host_times, parse_counter
 from hosttune.measure.watch.tick import DiskTick, HostTick, Pressure
 
 _NO_DISK = ("loop", "ram", "dm-", "md", "sr", "zram", "fd", "nbd")  # made of others, or none: they would count twice
 MOST_DISKS = 16
+
+
+def read_governor(sys: str = "/sys") -> str:
+    """What sets the clock of the first CPU (kernel: admin-guide/pm/cpufreq.rst); "" where nothing does."""
+    content = content_of(f"{sys}/devices/system/cpu/cpu0/cpufreq/scaling_governor") or b""
+    return content.decode("ascii", "replace").strip()
 
 
 class HostCounters:

@@ -161,7 +161,8 @@ def _of_memory(account: Account) -> tuple[str, ...]:
 
 def _of_cpu(account: Account) -> tuple[str, ...]:
     new = ("new-workers",) if starts_workers_anew(account) else ()
-    return (*new, *_of_crowd(account), *_of_work(account), "governor")
+    slows = account.watched.governor not in {"", "performance"}
+    return (*new, *_of_crowd(account), *_of_work(account), *(("governor",) if slows else ()))
 
 
 def _of_limit(account: Account) -> tuple[str, ...]:
@@ -190,8 +191,11 @@ def starts_workers_anew(account: Account) -> bool:
 
 
 def is_writing(account: Account) -> bool:
-    """Whether what it waits for at a disk are its own writes: fsync(2), checkpoints, logs."""
+    """Whether what it waits for at a disk are its own writes: fsync(2), checkpoints, logs. A program that starts reads
+    a lot in a moment; while it waits for what it has written it reads nothing."""
     written, read = account.totals["written_bytes"] or 0.0, account.totals["device_bytes"] or 0.0
+    if account.unread_s > 0.5 * account.storage_s and written >= LIMITS.reading_bytes * account.seconds:
+        return True
     return written >= LIMITS.reading_bytes and written > MOSTLY * read
 
 

@@ -12,6 +12,7 @@ from hosttune.host.masking.secrets import mask_command
 from hosttune.measure.gpu import GpuSampler, open_sampler
 from hosttune.measure.watch.account import Account, Watched
 from hosttune.measure.watch.child import Child, Signals, start
+from hosttune.measure.watch.host import read_governor
 from hosttune.measure.watch.looks import Looks
 from hosttune.measure.watch.loop import Loop
 from hosttune.measure.watch.recording import Recorder, replay
@@ -108,7 +109,7 @@ def _follow_child(
         account.status = child.wait()
         return WatchEnd(account, "the command has ended")
     try:
-        account.watched = replace(account.watched, cpus_evidence=looks.limits.reason)
+        account.watched = replace(account.watched, cpus_evidence=looks.limits.reason, governor=read_governor())
         if recorder is not None:
             recorder.begin(account.watched)
         account.status = _run_loop(looks, account, signals, recorder, show).follow(child)
@@ -139,6 +140,7 @@ def watch_process(target: Target, wish: WatchOptions, show: Show, seconds: float
             interval_s=wish.interval_s,
             warm_up_s=warm_up_s,
             cpus_evidence=looks.limits.reason,
+            governor=read_governor(),
             gpu_source=sampler.source,
             gpu_reason=sampler.reason,
         )

@@ -356,8 +356,24 @@ def _is_workers(tick: Tick, *, held: bool) -> bool:
     return (
         _has_room(tick)
         and gpu_percent_known_or_absent(tick)
-        and (loaders_saturated(tick, held=held) or main_saturated(tick, held=held) or is_in_line(tick, held=held))
+        and (
+            loaders_saturated(tick, held=held)
+            or main_saturated(tick, held=held)
+            or is_in_line(tick, held=held)
+            or _main_leads(tick)
+        )
     )
+
+
+def _main_leads(tick: Tick) -> bool:
+    """Beside a GPU that has too little to do the main process, which has no loaders, computes in half of the time in
+    which the GPU rests, and was seen to sleep on nothing from outside: in turns with the GPU."""
+    tree = tick.tree
+    if not tick.gpus or tree is None or tree.main_cores is None or tree.children or tree.blocked:
+        return False
+    is_outside = tick.wait is not None and tick.wait.kind in _OUTSIDE
+    busy = (gpu_percent(tick) or 0) / 100
+    return not is_outside and LIMITS.runnable * (1 - busy) <= tree.main_cores - busy <= LIMITS.main_most
 
 
 def is_in_line(tick: Tick, *, held: bool = False) -> bool:
@@ -498,7 +514,8 @@ def trust(state: State, tick: Tick) -> Trust:
         level = min(level, Trust.LOW if _touches_devices(tick) is None else Trust.MEDIUM)
     if state is State.FOREIGN and _is_stolen(tick, held=True):
         return min(level, Trust.MEDIUM)
-    if _is_guess(state, tick):
+    is_in_turns = state is State.WORKERS and _main_leads(tick) and not main_saturated(tick, held=True)
+    if is_in_turns or _is_guess(state, tick):
         return Trust.LOW
     if state in {State.WORKERS, State.WAIT} and tick.gpus and not tick.gpus_are_its:
         return min(level, Trust.MEDIUM)

@@ -44,6 +44,7 @@ _TIMER = (
     "__x64_sys_pause", "__do_sys_pause", "sys_pause", "__arm64_sys_pause", "__se_sys_pause", "do_sigsuspend",
     "__ia32_sys_pause",
 )  # fmt: skip
+_SIGNAL = ("do_sigtimedwait", "sigsuspend", "do_sigsuspend")  # timeout(1), tini: for the end of what they started
 _FUTEX = ("futex", "__futex")
 
 
@@ -90,13 +91,16 @@ class Ends:
 def wait_of(sleepers: Iterable[Sleeper], ends: Ends) -> Wait | None:
     """What the job sleeps on: what comes from outside before what its own tasks hand each other. Pure.
 
-    None where nothing sleeps, or on nothing that is known. A lock in memory (futex(2)) is one when no task of the job
-    sleeps on anything else: pools of threads sleep so too, until there is work.
+    None where nothing sleeps, or on nothing that is known. One that waits for a signal counts if no other does. A lock
+    in memory (futex(2)) is one when no task of the job sleeps on anything else: pools of threads sleep so too, until
+    there is work.
     """
     ours = _list_inodes(ends.links)
-    found = [_judge_sleeper(one, ends, ours) for one in sleepers]
+    judged = [(_judge_sleeper(one, ends, ours), one.channel.startswith(_SIGNAL)) for one in sleepers]
+    at_work = [found for found, waits_for_signal in judged if found is not None and not waits_for_signal]
+    found = at_work or [found for found, _ in judged if found is not None]
     for kind in (Want.NETWORK, Want.LOCK, Want.PEER, Want.TIMER, Want.EACH_OTHER):
-        known = [one for one in found if one is not None and one.kind is kind]
+        known = [one for one in found if one.kind is kind]
         if known and all(one == _IN_MEMORY for one in known):
             return Wait(Want.LOCK, _IN_MEMORY.what)
         if known:
@@ -108,12 +112,13 @@ def _judge_sleeper(one: Sleeper, ends: Ends, ours: Container[tuple[str, int]]) -
     kind = mark(one.channel)
     links = ends.links.get(one.pid, {})
     file = links.get(one.file) if one.file is not None else None
+    if kind in {Task.NETWORK, Task.PEER} and _is_accepting(file, ends):
+        return None
     if kind == Task.NETWORK:
         if one.channel.startswith(OF_FILE_SERVERS):
             return Wait(Want.NETWORK, FILE_SERVER, one.is_fault)
-        return _find_network([file] if file else links.values(), ends) or Wait(Want.NETWORK)
-    if kind == Task.LOCK:
-        return Wait(Want.LOCK, _lock_name(file))
+        own = _find_peer([file], ends, ours) if file else None
+        return own or _find_network([file] if file else links.values(), ends) or Wait(Want.NETWORK)
     if kind == Task.PEER and one.channel.startswith(OF_FUSE):
         return Wait(Want.PEER, f"the server of {file}{THROUGH_FUSE}" if file else FUSE_SERVER, one.is_fault)
     if kind == Task.PEER:
@@ -122,7 +127,18 @@ def _judge_sleeper(one: Sleeper, ends: Ends, ours: Container[tuple[str, int]]) -
         return _judge_pipe(file, links, ours)
     if kind == Task.POLL:
         return _find_network(links.values(), ends) or _judge_poll(links, ends, ours)
-    return {Task.TIMER: Wait(Want.TIMER), Task.FUTEX: _IN_MEMORY}.get(kind)
+    plain = {Task.LOCK: Wait(Want.LOCK, _lock_name(file)), Task.TIMER: Wait(Want.TIMER), Task.FUTEX: _IN_MEMORY}
+    return plain.get(kind)
+
+
+def _is_accepting(file: str | None, ends: Ends) -> bool:
+    """Whether it sleeps in accept(2), as a thread beside the work does for whoever comes (loaders of PyTorch hand over
+    files so): a UNIX socket that sleeps there is connected to none."""
+    key = inode_of(file or "")
+    if key is None or key[0] != "socket":
+        return False
+    tcp, unix = ends.tcp.get(key[1]), ends.unix.get(key[1])
+    return (tcp is not None and tcp.is_listening) or (unix is not None and not unix.peer)
 
 
 def _lock_name(file: str | None) -> str:

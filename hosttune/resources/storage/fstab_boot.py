@@ -20,7 +20,7 @@ from hosttune.facts.signs import failed_by_itself
 from hosttune.facts.storage.btrfs_ready import find_incomplete
 from hosttune.facts.storage.fstab_lines import PATH, LineKind, clean_path, describe_place, parse
 from hosttune.facts.storage.fstab_options import decode, encode, is_on_demand
-from hosttune.facts.storage.fstab_reasons import false_blank
+from hosttune.facts.storage.fstab_reasons import NEW_LINE, false_blank
 from hosttune.facts.storage.fstab_types import is_remote_to_systemd
 from hosttune.facts.storage.kernel_types import find_lacking_kernel, find_lock, is_older_than_boot
 from hosttune.facts.storage.mount_units import LOCAL, device_path, device_wait, find_late
@@ -196,6 +196,7 @@ def _look_at_lines(facts: Facts, document: FstabText) -> Iterator[BootLine]:
     for remark in remarks:
         may_fail = remark.code in MAY_FAIL and remark.level is RemarkLevel.ERROR
         may_fail = may_fail or (remark.code == "no-device" and document.lines[remark.line - 1].target == "/")
+        may_fail = may_fail or remark.todo == NEW_LINE  # `>>` to a file without a final line feed
         if may_fail or (remark.code in _NOTED and _counts_here(facts, remark)):
             if remark.code == "false-blank" and _is_meant(facts, document.lines[remark.line - 1].target):
                 continue

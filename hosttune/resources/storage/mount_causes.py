@@ -2,8 +2,9 @@
 what systemd logged of its unit in this boot.
 
 Sources: mount(8) (helpers: /sbin/mount.TYPE), mount.fuse3(8); packages of Debian and Ubuntu (packages.debian.org).
-systemd.mount(5) (x-systemd.mount-timeout=), systemd-fsck@.service(8); the words of nfs-utils (utils/mount: error.c,
-network.c) and cifs-utils (mount.cifs.c).
+systemd.mount(5) (x-systemd.mount-timeout=; a mount requires the one that its folder is on), systemd-fsck@.service(8);
+the words of nfs-utils (utils/mount: error.c, network.c), cifs-utils (mount.cifs.c) and glusterfs (mount.glusterfs.in);
+exports(5). Gluster's volumes come up after glusterd: https://github.com/gluster/glusterfs/issues/4308
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from hosttune.facts.kernel.kernel import is_ubuntus
 from hosttune.facts.services.unit_files import mask_of
 from hosttune.facts.services.units import read_last_words
 from hosttune.facts.signs import failed_by_itself
+from hosttune.facts.storage.btrfs_ready import find_incomplete
 from hosttune.facts.storage.failed_checks import find_failed_check
 from hosttune.facts.storage.fstab_lines import PATH, FstabText
 from hosttune.facts.storage.fstab_types import is_remote_to_systemd, needs_network
@@ -69,12 +71,27 @@ _NO_FORMAT = regex(r"enable quota tracking \(type=\d, err=-3[,)]")  # ESRCH of d
 _SAYS_SUCCESS = frozenset({"ext2", "ext3", "ext4", "xfs"})
 _TIMED_OUT = "Mounting timed out"  # systemd, src/core/mount.c
 _ANSWERS = "see whether its server answers now: ping -c 3 {}"
+_ANSWERS_ON = "see whether its server answers on TCP {1}, which a firewall may drop: nc -zvw5 {0} {1}"
+_PORTS = {"nfs": 2049, "nfs4": 2049, "cifs": 445, "smb3": 445}
+_NFS, _SMB = frozenset({"nfs", "nfs4"}), frozenset({"cifs", "smb3"})
+_REFUSALS = tuple((kinds, regex(words), todo) for kinds, words, todo in (
+    (_NFS, r"(?i:access denied|operation not permitted)",
+     ("see on its server {} which paths and clients it serves: sudo exportfs -v\n"
+      "correct /etc/exports there, then sudo exportfs -ra")),
+    (_NFS, r"(?i:no such file or directory)", "see what its server shares: showmount -e {}"),
+    (_NFS, r"(?i:stale file handle)", "on its server {}, where that folder is another one now: sudo exportfs -ra"),
+    (_NFS, r"(?i:protocol (?:is )?not supported)", "name a version that {} has: nfsvers= in its options"),
+    (_SMB, r"error ?\(13\)", "see whether {} takes user, password and domain: those of credentials= in its options"),
+    (_SMB, r"error ?\(2\)", "see which shares its server has: smbclient -L {}"),
+))  # fmt: skip
+_HERE = frozenset({"localhost", "127.0.0.1", "::1"})
 _GIVEN_UP = "/start failed with result 'dependency'"
 _NO_REASON = "bad superblock"  # libmount, of each EINVAL
 _NO_PROJECT = (
     "quotas of projects need a feature, which is set while it is not mounted: sudo tune2fs -O project -Q prjquota {}"
 )
-_SAID = regex(r"(?:mount(?:\.[\w.-]{1,32})?: |mount error\b|fuse: |fusermount3?: )")
+_SAID = regex(r"(?:mount(?:\.[\w.-]{1,32})?: |[Mm]ount (?:error|failed)\b|fuse: |fusermount3?: )")
+_UNCLEAN = "Structure needs cleaning"
 _UNNAMED = regex(r"(?i:failed to resolve|could not resolve|name resolution|name or service not known)")
 _FAR = regex(r"(?i:is unreachable|no route to host|timed out|refused|host is down|error ?\((?:101|11[0-5])\))")
 _MOST_UNITS = 16  # whose journal is read: each look can take seconds
@@ -106,7 +123,8 @@ class MountCauses:
             return MountCause()
         checks = (
             self._of_twin, self._of_contents, self._of_text, self._of_device, self._of_users, self._of_failed_check,
-            self._of_timeout, self._of_log, self._of_doubts, self._of_helper, self._of_network, self._of_words,
+            self._of_timeout, self._of_log, self._of_doubts, self._of_helper, self._of_parent, self._of_own_server,
+            self._of_network, self._of_words,
         )  # fmt: skip
         unknown = MountCause()
         if unit:
@@ -188,7 +206,8 @@ class MountCauses:
         return MountCause(fault.sentence, fault.way_out) if fault and fault.kind is SourceKind.TYPE else MountCause()
 
     def _of_device(self, entry: FstabEntry) -> MountCause:
-        fault = find_fault(sources_of(self._facts), entry, ())
+        sources = sources_of(self._facts)
+        fault = find_fault(sources, entry, ()) or find_incomplete(self._facts, sources, entry, ())
         return MountCause(fault.sentence, fault.way_out) if fault else MountCause()
 
     def _of_users(self, entry: FstabEntry) -> MountCause:
@@ -237,7 +256,7 @@ class MountCauses:
         given = [one.partition("=")[2] for one in entry.options if one.startswith("x-systemd.mount-timeout=")]
         after = clean(given[-1]) if given else "90 s"
         if needs_network(name_effective_type(entry.fstype, entry.source)):
-            return MountCause(f"got no answer from its server within {after}", self._todo_of_server(entry, _ANSWERS))
+            return MountCause(f"got no answer from its server within {after}", self._todo_of_answer(entry))
         sentence = f"was still being mounted after {after}, and systemd ended that"
         longer = "x-systemd.mount-timeout=30min in its options" if entry.file == PATH else "TimeoutSec=30min in [Mount]"
         return MountCause(
@@ -261,17 +280,24 @@ class MountCauses:
         if is_far and _UNNAMED.search(said):
             todo = self._todo_of_server(entry, "see whether its name resolves now: getent hosts {}")
         elif is_far and _FAR.search(said):
-            todo = self._todo_of_server(entry, _ANSWERS)
+            todo = self._todo_of_answer(entry)
+        elif look := next((look for kinds, one, look in _REFUSALS if entry.fstype in kinds and one.search(said)), ""):
+            todo = join_steps((look.format(quote(_server_of(entry))), todo))
+        elif _UNCLEAN in said and (check := _CHECKS.get(entry.fstype[:3])):
+            todo = join_steps((f"check it without a change: sudo {check} {quote(device_path(entry.source))}", todo))
         elif _NO_REASON in said and "prjquota" in entry.options and entry.fstype == "ext4":
             todo = join_steps((_NO_PROJECT.format(quote(device_path(entry.source))), todo))
         elif _NO_REASON in said:
             todo = join_steps(("see what the kernel said of it: sudo dmesg", todo))
         return MountCause(f"failed in this boot with `{clean(said[:_LONGEST_WORDS])}`", todo)
 
+    def _todo_of_answer(self, entry: FstabEntry) -> str:
+        port = _PORTS.get(entry.fstype)
+        return self._todo_of_server(entry, _ANSWERS_ON.format("{}", port) if port else _ANSWERS)
+
     def _todo_of_server(self, entry: FstabEntry, look: str) -> str:
-        server = entry.source.removeprefix("//").partition(":/")[0].partition("/")[0].strip("[]")
         later = (_LATER if entry.file == PATH else _LATER_UNIT).format(mount_command(entry))
-        return join_steps((look.format(quote(server)), later))
+        return join_steps((look.format(quote(_server_of(entry))), later))
 
     def _of_log(self, entry: FstabEntry) -> MountCause:
         """What the kernel logged of the device, or of an option that this line has."""
@@ -309,6 +335,29 @@ class MountCauses:
         way_out = f"install it: sudo apt install {package}" if package else "install the client of this file system"
         return MountCause(f"needs the program {program}, which is not installed", way_out)
 
+    def _of_parent(self, entry: FstabEntry) -> MountCause:
+        """A mount below another one that is missing: systemd does not try it."""
+        target = entry.path or entry.target
+        above = [
+            one for one in self._facts.mounts.expected if not one.is_mounted and target.startswith(f"{one.target}/")
+        ]
+        if not above or unit_name(target) in self._failed:
+            return MountCause()
+        first = max(above, key=lambda one: len(one.target))
+        todo = f"mount that first, or move this one to a folder that is not below {quote(first.target)}"
+        if first.is_optional:
+            todo = f"move it to a folder that is not below {quote(first.target)}, whose disk not every instance has"
+        return MountCause(f"is below {first.target} ({first.where}), which is not mounted either", todo)
+
+    def _of_own_server(self, entry: FstabEntry) -> MountCause:
+        """A volume that this host serves itself."""
+        kind = name_effective_type(entry.fstype, entry.source).removeprefix("fuse.")
+        is_failed = unit_name(entry.path or entry.target) in self._failed
+        if kind != "glusterfs" or _server_of(entry) not in _HERE or not is_failed:
+            return MountCause()
+        todo = (_LATER if entry.file == PATH else _LATER_UNIT).format(mount_command(entry))
+        return MountCause("is served by this host, and a boot tries it before glusterd.service has its volume up", todo)
+
     def _of_network(self, entry: FstabEntry) -> MountCause:
         """What keeps this boot from waiting for the network, where systemd-networkd does the waiting."""
         if not needs_network(name_effective_type(entry.fstype, entry.source)):
@@ -339,6 +388,10 @@ class MountCauses:
                 return f"{lacks}\ninstall what brings the module: sudo apt-get install {package}, or another kernel"
             return f"{lacks}\nboot a kernel that has it, or take the feature off: sudo tune2fs -O ^quota {quote(path)}"
         return _find_todo(entry, words, path)
+
+
+def _server_of(entry: FstabEntry) -> str:
+    return entry.source.removeprefix("//").partition(":/")[0].partition("/")[0].strip("[]")
 
 
 def _find_todo(entry: FstabEntry, words: str, path: str) -> str:

@@ -220,7 +220,7 @@ def _find_owner(view: View) -> tuple[Hold, str]:
     entry = view.entry
     assert entry is not None  # noqa: S101 - the caller looked
     if entry.owner:
-        todo = f"change it where {entry.owner} takes it from; it rewrites this line"
+        todo = f"change it in the configuration of {entry.owner}, which writes this line again"
         return Hold(HoldKind.OWNED, f"{entry.owner} ({view.place})"), todo
     if entry.refusal:
         return Hold(HoldKind.REFUSED, entry.refusal), entry.way_out

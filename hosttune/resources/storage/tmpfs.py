@@ -241,7 +241,7 @@ class _TmpfsComparison:
         if self._is_enough(size):
             return self._make_settled()
         if entry.owner:
-            todo = f"change it where {entry.owner} takes it from; it rewrites this line"
+            todo = f"change it in the configuration of {entry.owner}, which writes this line again"
             return self._make_held(Hold(HoldKind.OWNED, f"{entry.owner} ({PATH} line {entry.line})"), todo)
         if entry.refusal:
             return self._make_refused(entry.refusal, entry.way_out)

@@ -91,7 +91,8 @@ def fleet_outline(
     if why and fleet.worst and page.is_terse:
         there = "on the worst host: says what is wrong, and what to do"
         blocks.append(Steps("Next", (("sudo hosttune check", there),)))
-    return Document(hosts_word(fleet.hosts), "", tuple(head), tuple(blocks), status=status_text(why))
+    status = status_text(why) if fleet.hosts or fleet.missing_count else ""  # else 2, with an error
+    return Document(hosts_word(fleet.hosts), "", tuple(head), tuple(blocks), status=status)
 
 
 def _why_not_fine(fleet: Fleet) -> str:
