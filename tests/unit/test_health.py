@@ -266,6 +266,7 @@ def test_host_that_no_rule_may_judge_is_not_fit(words, why, capsys):
         ("do_lock_mount.part.0", True),
         ("ext4_buffered_write_iter", True),
         ("io_schedule", False),
+        ("pipe_read", False),
     ],
 )
 def test_server_and_lock_of_a_user_are_no_fault(monkeypatch, function, is_of_user):

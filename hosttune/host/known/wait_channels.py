@@ -18,8 +18,8 @@ _LOCKING: Final = frozenset({
     "do_lock_mount", "ext4_buffered_write_iter", "ext4_dio_write_iter", "ext4_dio_read_iter", "ext4_file_write_iter",
     "ext4_fallocate", "ext4_llseek", "generic_file_write_iter", "generic_file_llseek_size", "vfs_fallocate",
     "xfs_file_write_iter", "xfs_ilock_iocb", "xfs_file_fallocate", "btrfs_inode_lock", "btrfs_file_write_iter",
-    "btrfs_fallocate", "__fdget_pos", "fdget_pos", "pipe_lock", "pipe_double_lock", "pipe_read", "pipe_write",
-    "fifo_open", "pipe_release", "shmem_fallocate", "shmem_file_write_iter", "shmem_file_llseek",
+    "btrfs_fallocate", "__fdget_pos", "fdget_pos", "shmem_fallocate", "shmem_file_write_iter",
+    "shmem_file_llseek",
 })  # fmt: skip
 # For the server of a FUSE file system (fs/fuse), a process of this host: no signal ends that where the server has said
 # that it knows no interrupts.
