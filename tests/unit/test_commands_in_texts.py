@@ -207,6 +207,7 @@ AS_IT_IS = {
     "facts/gpu/gpu_holders.py": {"path"},
     "facts/gpu/gsp_firmware.py": {"_name_files(failure)"},
     "facts/gpu/ways_out.py": {"why", "_slurm_name(host)", "self.driver_root", "node", "command", "path"},
+    "facts/storage/places.py": {"command"},
     "facts/storage/sources.py": {"more"},
     "resources/file.py": {"rule"},  # as rules are called: letters, digits and hyphens
     "resources/storage/crypt_boot.py": {"'' if _is_required(first) else ',nofail'"},
