@@ -17,6 +17,7 @@ import signal
 import stat
 import struct
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Final
 
@@ -41,7 +42,7 @@ _CHUNK: Final = 1 << 16
 _BLOCK: Final = 4096  # bytes that a pipe which takes any takes at once (pipe(7), PIPE_BUF)
 _INFO: Final = struct.Struct("=Ii120x")  # struct signalfd_siginfo: ssi_signo, ssi_code (signalfd(2))
 _OF_KERNEL: Final = 0x80  # SI_KERNEL: of the terminal, which sent it to the child, too
-_SIGNALS: Final = (*ENDING, signal.SIGCHLD)
+_GONE: Final = select.POLLERR | select.POLLHUP | select.POLLNVAL  # of a pipe, of a socket, of a closed descriptor
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 
@@ -66,7 +67,9 @@ def stay_outside(*, most_cpu_s: float = MOST_CPU_S) -> int | Cut | None:
     relays = [_Relay(*pipe, outputs) for outputs in _list_piped() if (pipe := os.pipe())]
     got, getting = os.pipe()
     parent = os.getpid()
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, the end of the child would be lost (sigaction(2))
+    heard = {signal.SIGCHLD, *(one for one in ENDING if signal.getsignal(one) is not signal.SIG_IGN)}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, heard)
     try:
         child = os.fork()
     except OSError:
@@ -84,7 +87,7 @@ def stay_outside(*, most_cpu_s: float = MOST_CPU_S) -> int | Cut | None:
     os.close(getting)
     for one in relays:
         os.close(one.writing)
-    return _Keeper(child, relays, got, most_cpu_s).wait()
+    return _Keeper(child, relays, got, _open_signals(heard), most_cpu_s).wait()
 
 
 class _Relay:
@@ -104,7 +107,7 @@ class _Relay:
     def move(self, ready: dict[int, int]) -> None:
         to = self.outputs[0]
         try:
-            if ready.get(to, 0) & (select.POLLERR | select.POLLNVAL):
+            if ready.get(to, 0) & _GONE:
                 raise BrokenPipeError
             if self._left and ready.get(to):
                 self._left = self._left[os.write(to, self._left[:_BLOCK]) :]
@@ -150,16 +153,15 @@ def _begin_child(parent: int, relays: list[_Relay]) -> None:
 
 
 class _Keeper:
-    def __init__(self, child: int, relays: list[_Relay], got: int, most_cpu_s: float) -> None:
-        self._child, self._relays, self._got = child, relays, got
+    def __init__(self, child: int, relays: list[_Relay], got: int, signals: int, most_cpu_s: float) -> None:
+        self._child, self._relays, self._got, self._signals = child, relays, got, signals
         self._most_cpu_s = most_cpu_s
         self._most_memory = most_memory()
-        self._signals = _open_signals()
         self._status: int | None = None
         self._begun = self._moved = time.monotonic()
         self._look_at = self._begun + _EVERY_S[0]
         self._progress = ""
-        self._asked_at = 0.0  # when a signal that ends it came
+        self._asked_at = -HELD_S  # when the last signal that asks it to end came
         self._due: dict[int, float] = {}  # signals to hand on, unless the child has got them itself by then
         self._heard: dict[int, float] = {}
 
@@ -170,8 +172,10 @@ class _Keeper:
             now = time.monotonic()
             for number in [number for number, at in self._due.items() if at <= now]:
                 del self._due[number]
-                os.kill(self._child, number)
+                with suppress(ProcessLookupError):
+                    os.kill(self._child, number)
             if now >= self._look_at and self._status is None:
+                self._status = status_of(self._child)
                 self._look_at = now + _EVERY_S[now > self._begun + 60]
                 with suppress(OSError, ValueError):  # the child goes on if it cannot be looked at
                     if cut := self._find_cut(now):
@@ -182,10 +186,13 @@ class _Keeper:
 
     def _relay_rest(self) -> None:
         """What the child has printed before it ended. Its reader may take its time, as where no one stays outside; but
-        not after a signal.
+        not after a signal that has ended the child, or comes now.
         """
-        until = time.monotonic() + _TO_DIE_S
-        while any(one.has_more() for one in self._relays) and (not self._asked_at or time.monotonic() < until):
+        end = time.monotonic()
+        while any(one.has_more() for one in self._relays):
+            is_asked = self._asked_at > end - HELD_AFTER_SIGNAL_S
+            if is_asked and time.monotonic() > max(end, self._asked_at) + _TO_DIE_S:
+                return
             self._move_once(_TO_DIE_S)
 
     def _move_once(self, seconds: float) -> None:
@@ -218,10 +225,10 @@ class _Keeper:
     def _take_signal(self) -> None:
         number, code = _INFO.unpack(os.read(self._signals, _INFO.size))
         if number == signal.SIGCHLD:
-            self._status = status_of(self._child)
+            self._status = status_of(self._child) if self._status is None else self._status
             return
         now = time.monotonic()
-        self._asked_at = self._asked_at or now
+        self._asked_at = now
         if code != _OF_KERNEL and now - self._heard.get(number, 0.0) > _TWICE_S:
             self._due[number] = now + _TWICE_S
 
@@ -234,7 +241,7 @@ class _Keeper:
         progress = "".join(line for line in lines if "ctxt_switches" in line)
         if progress != self._progress or not progress:
             self._progress, self._moved = progress, now
-        patience = HELD_AFTER_SIGNAL_S if self._asked_at else HELD_S
+        patience = HELD_AFTER_SIGNAL_S if self._asked_at > 0 else HELD_S
         held_s = now - max(self._moved, self._asked_at)
         if held_s >= patience and (function := _find_wait(child)):
             self._end()
@@ -273,11 +280,11 @@ def most_memory() -> int:
     return min(total // 2, max(_LEAST_MEMORY, total // 32))
 
 
-def _open_signals() -> int:
+def _open_signals(numbers: Iterable[int]) -> int:
     """A descriptor that tells the blocked signals (signalfd(2)), each with who sent it."""
     import ctypes
 
-    mask = struct.pack("=Q120x", sum(1 << (number - 1) for number in _SIGNALS))  # sigset_t of glibc
+    mask = struct.pack("=Q120x", sum(1 << (number - 1) for number in numbers))  # sigset_t of glibc
     fd = ctypes.CDLL(None, use_errno=True).signalfd(-1, mask, os.O_CLOEXEC)
     if fd < 0:
         raise OSError(ctypes.get_errno(), "signalfd")

@@ -86,6 +86,53 @@ def test_reader_that_goes_away_is_heard_of_without_output():
     assert process.wait(10) == 9
 
 
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT])
+def test_signal_that_is_ignored_cuts_no_output_off(number):
+    before = signal.signal(number, signal.SIG_IGN)
+    try:
+        process = start("""
+            print("begun", flush=True)
+            time.sleep(0.5)
+            os.write(1, b"x" * 60_000)
+            os.write(1, b"x" * 60_000)
+        """)  # fmt: skip
+    finally:
+        signal.signal(number, before)
+    assert read_line(process) == "begun"
+    process.send_signal(number)
+    time.sleep(3)  # nothing is read meanwhile
+    said = process.communicate(timeout=30)[0]
+    assert (process.returncode, len(said)) == (0, 120_000)
+
+
+def test_end_of_the_child_is_known_where_that_signal_is_ignored():
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        process = start("os._exit(5)")
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+    process.communicate(timeout=30)
+    assert process.returncode == 5
+
+
+def test_socket_whose_reader_is_gone_is_waited_for_once():
+    import socket
+
+    ours, theirs = socket.socketpair()
+    process = start("""
+        import select
+        os.write(1, b"begun")
+        poll = select.poll()
+        poll.register(1, 0)
+        poll.poll(30_000)
+        os._exit(9)
+    """, stdout=theirs, stderr=subprocess.DEVNULL)  # fmt: skip
+    theirs.close()
+    assert ours.recv(5) == b"begun"
+    ours.close()
+    assert process.wait(10) == 9
+
+
 COUNTS = """
     got = []
     signal.signal({number}, lambda *_: got.append(1))
