@@ -30,6 +30,9 @@ COMMANDS = tuple(name for names in GROUPS.values() for name in names)
 # Units of systemd start `ready`; `trial` is the older name of a part of `status`.
 HIDDEN = frozenset({"ready", "trial"})
 
+# Of root these are done by a child. What `watch` starts has its output, its signals and its life from it, and it lasts
+# as long as a training; the way back of a trial goes on when it is let go.
+KEPT = frozenset(COMMANDS) - {"watch"}
 OF_UNITS = ("come-back",)  # what units of systemd start; no one types it
 
 HELP = """Audits and tunes a GPU server: shows the exact diff, applies only that, and can undo it.
@@ -95,7 +98,7 @@ def main() -> NoReturn:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     require_utf8()
-    if sys.argv[1:2] and sys.argv[1] in COMMANDS:  # the way back of a trial goes on when it is let go
+    if sys.argv[1:2] and sys.argv[1] in KEPT:
         go_on_in_child(sys.argv[1])
     collect_seldom()
     try:

@@ -10,12 +10,13 @@ import errno
 import gc
 import signal
 import sys
+from math import inf
 from typing import TYPE_CHECKING
 
 from hosttune.cli.options import Interrupted
 from hosttune.errors import HosttuneError
 from hosttune.host.console import discard_output, leave, make_console, write_to_stderr
-from hosttune.host.keeper import stay_outside_as_root
+from hosttune.host.keeper import MOST_CPU_S, stay_outside_as_root
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 TROUBLE = 2
 INTERRUPTED = 130  # 128 + SIGINT, as shells report it
 CHANGING = ("apply", "undo", "confirm", "trial", "ready")  # these write the journal
+AS_LONG_AS_DATA = ("bench", "dataset")  # these last as long as the data needs, or as long as asked
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)  # of an open stream; with a file the name is shown
 
 
@@ -67,7 +69,8 @@ def report_error(error: HosttuneError) -> int:
 
 def go_on_in_child(command: str) -> None:
     """With root's rights, go on in a child, so that the command ends whatever it comes upon (host/keeper.py)."""
-    if (end := stay_outside_as_root()) is None:
+    limit_s = inf if command in AS_LONG_AS_DATA else MOST_CPU_S
+    if (end := stay_outside_as_root(most_cpu_s=limit_s)) is None:
         return
     if not isinstance(end, int):
         history = ("what it has changed until then: sudo hosttune history",) if command in CHANGING else ()

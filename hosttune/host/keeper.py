@@ -55,9 +55,9 @@ class Cut:
     hint: str
 
 
-def stay_outside_as_root() -> int | Cut | None:
+def stay_outside_as_root(*, most_cpu_s: float = MOST_CPU_S) -> int | Cut | None:
     """As `stay_outside` with root's rights; with those of a user there is no one to protect."""
-    return stay_outside() if os.geteuid() == 0 else None
+    return stay_outside(most_cpu_s=most_cpu_s) if os.geteuid() == 0 else None
 
 
 def stay_outside(*, most_cpu_s: float = MOST_CPU_S) -> int | Cut | None:

@@ -43,6 +43,7 @@ _QUOTED = {
     "elsewhere",
     "unhold",
     "died_in",
+    "growth",
     "health_commands",
 }
 _COMMAND = regex(r"\bsudo\s|\$\(|`")  # a text in which a command is
