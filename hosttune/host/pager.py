@@ -81,5 +81,5 @@ def pager_of(given: Mapping[str, str], *, is_lent: bool) -> tuple[list[str], dic
     if not is_lent:
         return words, {**_LESS, **given}
     kept = {name: given[name] for name in _HARMLESS if name in given}
-    own = {"PATH": os.pathsep.join(SECURE_PATH), "LESSSECURE": "1", "LESSHISTFILE": "-"}
+    own = {"PATH": os.pathsep.join(SECURE_PATH), "LESSSECURE": "1", "LESSSECURE_ALLOW": "stop", "LESSHISTFILE": "-"}
     return ["less"], {**_LESS, **kept, **own}

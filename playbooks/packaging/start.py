@@ -30,8 +30,10 @@ def main() -> None:
     importing.install(archive)
     if sys.argv[1:2] == ["--serve"]:
         from hosttune.cli.ending import go_on_in_child
+        from hosttune.host.inherited import take_signals
 
         folder = sys.argv[2]
+        take_signals()
         go_on_in_child("apply")
         importing.load(archive, folder)
         status = serve()
@@ -50,9 +52,7 @@ def serve() -> int:
 
     from hosttune.cli.ending import collect_seldom
     from hosttune.cli.served import answer
-    from hosttune.host.inherited import take_signals
 
-    take_signals()
     collect_seldom()
 
     asked = os.fdopen(os.dup(0), encoding="utf-8")

@@ -384,7 +384,7 @@ def _repair(place: Range, layers: tuple[Path, ...]) -> str:
     looked = place.run(layers, "hosttune", "check", "--format", "json", *RULES)
     todos = [finding["todo"] for host in json.loads(looked["out"])["hosts"] for finding in host["findings"]]
     todo = next((one for one in todos if "sudo dpkg " in one or "sudo apt-get " in one), "")
-    steps = [step for step in steps_of(todo) if step.startswith("sudo ")]
+    steps = [command for step in steps_of(todo) if (command := step[step.find("sudo ") :]).startswith("sudo ")]
     return "; ".join(steps).replace("sudo ", "").replace("apt-get ", "apt-get -y ")
 
 

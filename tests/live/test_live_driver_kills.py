@@ -15,6 +15,7 @@ pytestmark = pytest.mark.live
 CHOSEN = (
     "install: libnvidia-compute-580-server-postinst-configure all",
     "update: libnvidia-compute-580-server-preinst-upgrade fail",
+    "undo-update: libnvidia-compute-580-server-preinst-upgrade fail",
     "switch: libnvidia-compute-580-server-postrm-remove all",
     "undo-switch: libnvidia-compute-580-server-preinst-install dpkg",
     "go-on: journal-3 torn",

@@ -43,9 +43,11 @@ def test_quiet_work_is_told_to_end_when_its_caller_is_interrupted(monkeypatch):
 
 def test_bystanders_are_large_processes_of_others():
     rows = [
-        {"pid": 10, "name": "python", "username": "alice", "rss_bytes": 9 << 30},
-        {"pid": 11, "name": "sh", "username": "bob", "rss_bytes": 1 << 20},
-        {"pid": os.getpid(), "name": "hosttune", "username": "root", "rss_bytes": 9 << 30},
-        {"pid": 12, "name": "java", "username": "carol", "rss_bytes": 10 << 30},
+        {"pid": 10, "ppid": 1, "name": "python", "username": "alice", "rss_bytes": 9 << 30},
+        {"pid": 11, "ppid": 1, "name": "sh", "username": "bob", "rss_bytes": 1 << 20},
+        {"pid": os.getpid(), "ppid": os.getppid(), "name": "hosttune", "username": "root", "rss_bytes": 9 << 30},
+        {"pid": os.getppid(), "ppid": 13, "name": "hosttune", "username": "root", "rss_bytes": 9 << 30},
+        {"pid": 13, "ppid": 1, "name": "notebook", "username": "root", "rss_bytes": 9 << 30},
+        {"pid": 12, "ppid": 1, "name": "java", "username": "carol", "rss_bytes": 10 << 30},
     ]
     assert list_bystanders(rows) == ("java of carol (pid 12)", "python of alice (pid 10)")

@@ -178,7 +178,7 @@ def test_pager_of_lent_rights_is_less_without_commands():
     }
     words, environment = pager_of(given, is_lent=True)
     assert (words, environment["LESSSECURE"], environment["LESS"]) == (["less"], "1", "FRX")
-    assert set(environment) == {"LESS", "LV", "TERM", "PATH", "LESSSECURE", "LESSHISTFILE"}
+    assert set(environment) == {"LESS", "LV", "TERM", "PATH", "LESSSECURE", "LESSSECURE_ALLOW", "LESSHISTFILE"}
     assert pager_of(given, is_lent=False) == (["sh", "-c", "cat; id"], {"LV": "-c", **given})
     assert [pager_of({"PAGER": word}, is_lent=True)[0] for word in ("", "cat", "'")] == [[], [], []]
 

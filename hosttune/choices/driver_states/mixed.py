@@ -25,6 +25,7 @@ from hosttune.facts.gpu.strangers import (
     name_archive,
 )
 from hosttune.facts.kernel.kernel import flavour_of, select_metapackages
+from hosttune.facts.packages import is_unfinished
 from hosttune.facts.relations import first_of, unmet_of
 from hosttune.facts.versions import compare_versions, sorted_versions, upstream_of
 from hosttune.quoting import quote
@@ -370,7 +371,10 @@ def _all_to_one(
 
     (version, maker), packages = max(found.items(), key=rank)
     gone = [*gone, *(sorted(loose - set(packages)) if loose & set(packages) else ())]
-    complete = {**packages, **{name: packages.get(name, "") for name in wanted if name not in gone}, **come}
+    # what dpkg left half-way comes along, and not only what has the driver's version in its own
+    left = dict.fromkeys((one.name for one in facts.driver.packages if is_unfinished(one.status)), "")
+    all_names = {**left, **packages, **dict.fromkeys(wanted, ""), **come}
+    complete = {name: packages.get(name, "") for name in all_names if name not in gone}
     sentence = f"no list of apt has {mix.version} any more, so all goes to {version} ({name_archive(maker)})"
     steps = []
     if _find_unmet(facts):
