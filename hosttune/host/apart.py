@@ -39,7 +39,7 @@ def run_apart(act: Callable[[], int], seconds: float | None) -> int | None:
     end_progress()
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
-    piped = [number for number in (1, 2) if _is_read_to_its_end(number)]
+    piped = [number for number in (1, 2) if is_read_to_its_end(number)]
     if piped == [1, 2] and _is_one_file():
         relays = dict.fromkeys(piped, os.pipe())  # `2>&1`: in the order in which it is printed
     else:
@@ -153,7 +153,7 @@ def _progress_of(child: int) -> str:
     return str(time.monotonic()) if is_printing or not switches else switches
 
 
-def _is_read_to_its_end(number: int) -> bool:
+def is_read_to_its_end(number: int) -> bool:
     """Whether a reader may wait for the end of this stream, as that of a pipe does."""
     with suppress(OSError):
         mode = os.fstat(number).st_mode

@@ -14,7 +14,6 @@ import fcntl
 import os
 import select
 import signal
-import stat
 import struct
 import time
 from collections.abc import Iterable
@@ -22,7 +21,7 @@ from contextlib import suppress
 from typing import Final
 
 from hosttune.frozen import frozen
-from hosttune.host.apart import ENDING, status_of
+from hosttune.host.apart import ENDING, is_read_to_its_end, status_of
 from hosttune.host.known.wait_channels import waits_for_lock, waits_for_server
 from hosttune.host.progress import CLEAR
 from hosttune.host.reading.bounded import head_text, names_in
@@ -128,15 +127,8 @@ def _list_piped() -> list[tuple[int, ...]]:
     """Which of standard output and standard error a reader may read to its end, as that of a pipe does: such a reader
     would wait for a child that is left behind. Those that are one file are relayed together, in their order.
     """
-    piped = [number for number in (1, 2) if _is_read_to_its_end(number)]
+    piped = [number for number in (1, 2) if is_read_to_its_end(number)]
     return [(1, 2)] if piped == [1, 2] and os.path.sameopenfile(1, 2) else [(number,) for number in piped]
-
-
-def _is_read_to_its_end(number: int) -> bool:
-    with suppress(OSError):
-        mode = os.fstat(number).st_mode
-        return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
-    return False
 
 
 def _begin_child(parent: int, relays: list[_Relay]) -> None:
