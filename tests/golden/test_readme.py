@@ -28,7 +28,7 @@ CHANGED = {  # what one line of the case does not show
     "gpu-persistence": "`nvidia-persistenced --no-persistence-mode` → without that option",
     "services-needrestart": "needrestart restarts Slurm, containers and GPU daemons → it never does",
     "storage-data-mounts": "not in fstab → `UUID=d2-7e /scratch xfs noatime,nofail`",
-    "storage-tmp-tmpfs": "/tmp on disk → `size=512G` in memory",
+    "storage-tmp-tmpfs": "/tmp on a hard disk → `size=64G` in memory, at most a tenth of it",
 }
 
 
