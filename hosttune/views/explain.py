@@ -118,7 +118,7 @@ def profiles_of(rule: Rule, catalog: Catalog) -> tuple[str, ...]:
     return tuple(name for name, profile in catalog.profiles.items() if rule.id in profile.rules)
 
 
-_MORE = "All reasons, undoing by hand, conditions, parameters and sources: --verbose."
+_MORE = "More of why, undoing by hand, conditions, parameters and sources: --verbose."
 
 
 def explain_report(one: Explained, page: Page) -> str:
@@ -138,7 +138,6 @@ def explain_outline(one: Explained, page: Page) -> Document:
     is_terse = page.is_terse
     reasons = tuple(_split_paragraphs(rule.why))
     details = (
-        _list("Reasons not to apply", _list_guards(one, page)),
         loop,
         _list("Reads", _make_points(reads_texts(rule, wishes))),
         _list("Wants", _list_wants(wishes, page)),
@@ -149,6 +148,7 @@ def explain_outline(one: Explained, page: Page) -> Document:
         *(_describe_here(one, page) if one.findings else ()),
         _list_facts(rule, one.profiles, is_terse=is_terse),
         Section("Why", reasons[:1] if is_terse else reasons, is_prose=True),
+        _list("Reasons not to apply", _list_guards(one, page)),
         *(() if is_terse else details),
         _list("By hand", _make_points(does), one.why_in_general),
         None if is_terse else _list("Undone by hand", _make_points(undoes)),

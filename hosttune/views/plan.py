@@ -185,7 +185,9 @@ def describe_consent(plan: Plan) -> list[str]:
         elif more_of(change):
             lines.append(f"Undoing {describe_place(change.address)}: {more_of(change)}")
     if any(UNKNOWN.holds(finding) for finding in plan.findings):
-        lines.append(f"Something could not be read, so there may be more to change: see {UNKNOWN.title}.")
+        lines.append(
+            "Something could not be read, so there may be more to change: see above what could not be checked."
+        )
     return lines
 
 

@@ -27,7 +27,7 @@ CHANGED = {  # what one line of the case does not show
     "gpu-driver": "no driver → `nvidia-headless-no-dkms-580-server-open`, prebuilt and signed",
     "gpu-persistence": "`nvidia-persistenced --no-persistence-mode` → without that option",
     "services-needrestart": "needrestart restarts Slurm, containers and GPU daemons → it never does",
-    "storage-data-mounts": "not in fstab → `UUID=d2-7e /scratch xfs noatime,nofail`",
+    "storage-data-mounts": "not in fstab → `UUID=3f1c7c1e-8e0a-4c55-9d0b-6a1f0f3f2b71 /scratch xfs noatime,nofail`",
     "storage-tmp-tmpfs": "/tmp on a hard disk → `size=64G` in memory, at most a tenth of it",
 }
 

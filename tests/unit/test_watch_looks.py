@@ -282,6 +282,19 @@ def test_process_of_another_user_is_watched_with_a_note(tmp_path):
         find(4242, proc=str(tmp_path))
 
 
+@pytest.mark.parametrize(("command", "is_forked"), [("python\0train.py", True), ("bash\0train.py", False)])
+def test_worker_of_a_loader_is_watched_with_a_note(tmp_path, command, is_forked):
+    for pid, parent, words in ((4242, 4000, "python\0train.py"), (4000, 1, command)):
+        folder = tmp_path / str(pid)
+        folder.mkdir()
+        (folder / "stat").write_text(f"{pid} (python) S {parent} 1 1 0 -1 0 0 0 0 0 5 5 0 0 20 0 1 0 100 0 0")
+        (folder / "cmdline").write_text(words)
+        (folder / "io").write_text("rchar: 0\n")
+    (tmp_path / "uptime").write_text("500.0 900.0\n")
+    assert ("--pid 4000" in find(4242, proc=str(tmp_path)).note) is is_forked
+    assert find(4000, proc=str(tmp_path)).note == ""
+
+
 def test_scope_without_systemd_is_refused(monkeypatch):
     monkeypatch.setattr(os.path, "isdir", lambda path: False)
     with pytest.raises(HosttuneError, match="--scope needs systemd"):

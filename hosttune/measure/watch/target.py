@@ -53,6 +53,8 @@ def find(pid: int, *, proc: str = "/proc") -> Target:
     if content_in_time(f"{proc}/{pid}/io") is None:
         owner = _name_user(int(fields.get("Uid", "0").split()[0]))
         note = f"it runs as {owner}: what it reads is not visible" + ("; sudo shows it" if os.geteuid() else " here")
+    elif words and _read_words(f"{proc}/{stat.parent}/cmdline") == words:  # forked, as workers of loaders are
+        note = f"process {stat.parent} with the same command line started it: to watch both, --pid {stat.parent}"
     return Target(
         pid,
         mask_command(tuple(words)),
