@@ -29,7 +29,8 @@ def check(
 ) -> int:
     """Report what holds this host back, worst first. Changes nothing.
 
-    Exit status: 0 ok, 1 something is to change, was not checked or waits, 2 trouble, also with one of several hosts.
+    Exit status: 0 ok, 1 a fault, or something to change (skipped and blocked, too), unknown or waiting, 2 it could not
+    run, also with one of several hosts.
     """
     from hosttune.actions.kept_reports import keep as keep_report
     from hosttune.cli.common import tell_lines

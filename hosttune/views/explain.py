@@ -118,6 +118,7 @@ def profiles_of(rule: Rule, catalog: Catalog) -> tuple[str, ...]:
     return tuple(name for name, profile in catalog.profiles.items() if rule.id in profile.rules)
 
 
+_KINDS_OF_HOST = ("not host.is_container", "not host.is_wsl", "not host.is_image")
 _MORE = "More of why, undoing by hand, conditions, parameters and sources: --verbose."
 
 
@@ -146,9 +147,9 @@ def explain_outline(one: Explained, page: Page) -> Document:
     )
     blocks = (
         *(_describe_here(one, page) if one.findings else ()),
-        _list_facts(rule, one.profiles, is_terse=is_terse),
+        _list_facts(one, is_terse=is_terse),
         Section("Why", reasons[:1] if is_terse else reasons, is_prose=True),
-        _list("Reasons not to apply", _list_guards(one, page)),
+        None if is_terse else _list("Reasons not to apply", _list_guards(one)),
         *(() if is_terse else details),
         _list("By hand", _make_points(does), one.why_in_general),
         None if is_terse else _list("Undone by hand", _make_points(undoes)),
@@ -215,12 +216,17 @@ def _add_dates(source: str) -> str:
     return f"{source} (as of {table.as_of}, good until {table.good_until})" if table else source
 
 
-def _list_facts(rule: Rule, profiles: tuple[str, ...], *, is_terse: bool) -> Items:
+def _list_facts(one: Explained, *, is_terse: bool) -> Items:
+    rule, profiles = one.rule, one.profiles
+    guards = zip(guard_texts(rule, one.wording), rule.applies_when, strict=True) if is_terse else ()
+    # where a host is of such a kind, the first line says so
+    not_if = "; ".join(clean(text) for text, guard in guards if not guard.condition.source.startswith(_KINDS_OF_HOST))
     origin = "" if rule.is_builtin else f", from {clean(rule.where.path)}"
     has_standing = bool(origin) or rule.status.value != "stable" or not is_terse
     items = (
         Item("gain", clean(" ".join(rule.gain.split())), evidence=() if is_terse else (figure_text(rule),)),
         Item("risk", risk_text(rule)),
+        *((Item("not if", not_if),) if not_if else ()),
         *((Item("status", standing_text(rule) + origin),) if has_standing else ()),
         *(() if is_terse else (Item("profiles", ", ".join(profiles) or "none; it runs where a policy selects it"),)),
     )
@@ -247,9 +253,9 @@ def _list(title: str, items: Iterable[Item], lead: str = "") -> Section | None:
     return Section(title, (*first, Items(points, has_bullets=True))) if points else None
 
 
-def _list_guards(one: Explained, page: Page) -> Iterator[Item]:
+def _list_guards(one: Explained) -> Iterator[Item]:
     for text, guard in zip(guard_texts(one.rule, one.wording), one.rule.applies_when, strict=True):
-        yield Item(text=clean(text), evidence=() if page.is_terse else (f"unless `{clean(guard.condition.source)}`",))
+        yield Item(text=clean(text), evidence=(f"unless `{clean(guard.condition.source)}`",))
 
 
 def _list_wants(wishes: tuple[Wish, ...], page: Page) -> list[Item]:

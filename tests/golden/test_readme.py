@@ -84,7 +84,7 @@ def settings() -> str:
         guards = (str(guard.otherwise.source).partition(" (")[0] for guard in rule.applies_when)
         unless = [text for text in guards if "{{" not in text and not text.startswith(USUAL)]
         example = CHANGED[rule.id] if rule.id in CHANGED else first_change(rule.id)
-        cells = (f"{rule.title} (`{rule.id}`)", example, "; ".join(unless[:2]), gain, rule.risk.value)
+        cells = (f"{rule.title} (`{rule.id}`)", example, "<br>".join(unless[:2]), gain, rule.risk.value)
         rows.append(f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |")
     return "\n".join(rows) + "\n"
 
