@@ -29,13 +29,13 @@ def main() -> None:
 
     importing.install(archive)
     if sys.argv[1:2] == ["--serve"]:
+        folder = sys.argv[2]
+        importing.load(archive, folder)
         from hosttune.cli.ending import go_on_in_child
         from hosttune.host.inherited import take_signals
 
-        folder = sys.argv[2]
         take_signals()
         go_on_in_child("apply")
-        importing.load(archive, folder)
         status = serve()
         importing.store(archive, folder)
         sys.exit(status)

@@ -145,24 +145,35 @@ def scenario_late(folder: Path) -> None:
         "bench read": ("--budget", "1", "--anyway"),
     }
     for name, options in commands.items():
-        data = folder / name / "data"
-        places = [data / one for one in "abc"]
-        for place in places:
-            place.mkdir(parents=True)
-            for number in range(20):
-                (place / f"{number}.bin").write_bytes(b"x" * 5000)
-        run("chown", "-R", UID, folder / name)
-        with contextlib.ExitStack() as mounted:
-            watcher = threading.Thread(target=mount_others, args=(mounted, places, watch(places)), daemon=True)
-            watcher.start()
-            argv = [sys.executable, "-c", SHORT, *name.split()[: 2 if name == "bench read" else 1], data, *options]
-            code, said = ended(
-                subprocess.Popen([str(word) for word in argv], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                 text=True, cwd=ROOT)
-            )  # fmt: skip
-            watcher.join()
+        for number in range(_TRIES):
+            code, said = look_while_a_user_mounts(folder / f"{name} {number}", name, options)
+            if code == 2:
+                break
         assert code == 2, (name, said)
         assert "the look did not end in time: a file system does not answer" in said, (name, said)
+
+
+_TRIES = 10  # the user and the look race, and the look may be the faster one
+
+
+def look_while_a_user_mounts(folder: Path, name: str, options: tuple[str, ...]) -> tuple[int, str]:
+    data = folder / "data"
+    places = [data / one for one in "abc"]
+    for place in places:
+        place.mkdir(parents=True)
+        for number in range(20):
+            (place / f"{number}.bin").write_bytes(b"x" * 5000)
+    run("chown", "-R", UID, folder)
+    with contextlib.ExitStack() as mounted:
+        watcher = threading.Thread(target=mount_others, args=(mounted, places, watch(places)), daemon=True)
+        watcher.start()
+        argv = [sys.executable, "-c", SHORT, *name.split()[: 2 if name == "bench read" else 1], data, *options]
+        found = ended(
+            subprocess.Popen([str(word) for word in argv], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                             text=True, cwd=ROOT)
+        )  # fmt: skip
+        watcher.join()
+    return found
 
 
 def watch(places: list[Path]) -> int:

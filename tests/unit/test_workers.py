@@ -17,7 +17,7 @@ def answer(thing: str) -> str:
     if thing == "killed":
         os.kill(os.getpid(), signal.SIGKILL)
     if thing == "memory":
-        return str(len(bytearray(64 << 20)))
+        return str(len(bytearray(1 << 30)))  # more than could be free in this process
     if thing == "endless":
         while True:
             pass
