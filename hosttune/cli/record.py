@@ -24,7 +24,7 @@ def record(
         Option("--share", help="Hide host names, user names and addresses, too, and leave out what no rule reads."),
     ] = False,
 ) -> int:
-    """Record this host for a replay: all commands with --host take the record, on any machine.
+    """Record this host for a replay with --host. All commands with --host take the record, on any machine.
 
     It holds no passwords, keys or serial numbers, and the machine id only as a hash. Without root it holds what you
     can read.
