@@ -55,7 +55,7 @@ class Cut:
 
 
 def stay_outside_as_root(*, most_cpu_s: float = MOST_CPU_S) -> int | Cut | None:
-    """As `stay_outside` with root's rights; with those of a user there is no one to protect."""
+    """As `stay_outside` with root's rights; with those of a user the command itself does it all."""
     return stay_outside(most_cpu_s=most_cpu_s) if os.geteuid() == 0 else None
 
 
@@ -164,15 +164,17 @@ class _Keeper:
             now = time.monotonic()
             for number in [number for number, at in self._due.items() if at <= now]:
                 del self._due[number]
-                with suppress(ProcessLookupError):
+                if self._status is None:  # else the number may be another process's by now
                     os.kill(self._child, number)
             if now >= self._look_at and self._status is None:
-                self._status = status_of(self._child)
                 self._look_at = now + _EVERY_S[now > self._begun + 60]
+                cut = None
                 with suppress(OSError, ValueError):  # the child goes on if it cannot be looked at
-                    if cut := self._find_cut(now):
-                        self._relay_rest()
-                        return cut
+                    cut = self._find_cut(now)
+                if cut:
+                    self._end()
+                    self._relay_rest()
+                    return cut
         self._relay_rest()
         return self._status
 
@@ -236,18 +238,15 @@ class _Keeper:
         patience = HELD_AFTER_SIGNAL_S if self._asked_at > 0 else HELD_S
         held_s = now - max(self._moved, self._asked_at)
         if held_s >= patience and (function := _find_wait(child)):
-            self._end()
             mounts = served_mounts()
             suspects = ", ".join(mounts[:4]) + (f" and {len(mounts) - 4} more" if len(mounts) > 4 else "")
             hint = f"one of these has a server that could be dead: {suspects}" if mounts else "see what it waits for: "
             hint += "" if mounts else "ps -eo pid,user,stat,wchan:25,args"
             return Cut(f"a file system has not answered for {held_s:.0f} s (the kernel waits in {function})", hint)
         if (memory := sum(map(_memory_of, _list_forks(self._child)))) > self._most_memory:
-            self._end()
             most = f"{self._most_memory / (1 << 30):.1f} GiB"
             return Cut(f"more than {most} of memory would be needed ({memory / (1 << 30):.1f} GiB were taken)", "")
         if (spent := _cpu_of(child)) > self._most_cpu_s:
-            self._end()
             return Cut(f"{spent / 60:.0f} minutes of a CPU have not sufficed", "")
         return None
 
@@ -305,21 +304,34 @@ def _find_wait(process: str) -> str:
     with suppress(OSError):
         for thread in names_in(f"{process}/task", _MOST_THREADS)[0]:
             function = head_text(f"{process}/task/{thread}/wchan")
-            state = head_text(f"{process}/task/{thread}/stat").rpartition(")")[2].split()[:1]
+            state = _stat_of(f"{process}/task/{thread}")[:1]
             if waits_for_server(function) and (state == ["D"] or not waits_for_lock(function)):
                 return function
     return ""
 
 
 def _list_forks(pid: int, depth: int = _DEEPEST) -> list[int]:
-    """This process and those that it has forked: what it starts has other words, and a user's program is below that."""
+    """This process and those that it has forked, and not what it starts: a user's program may be below that."""
     found = [pid]
     if depth:
-        words = head_text(f"/proc/{pid}/cmdline")
+        place = _place_of_words(pid)
         for child in head_text(f"/proc/{pid}/task/{pid}/children").split():
-            if head_text(f"/proc/{child}/cmdline") == words:
+            if _place_of_words(int(child)) == place:
                 found += _list_forks(int(child), depth - 1)
     return found
+
+
+def _place_of_words(pid: int) -> list[str]:
+    """Where in memory its words and its environment are (proc_pid_stat(5), arg_start to env_end). What is forked has
+    them in the same place until it starts a program. Reading this waits for no lock of that memory; reading the words
+    does.
+    """
+    return _stat_of(f"/proc/{pid}")[45:49]
+
+
+def _stat_of(process: str) -> list[str]:
+    """The fields of proc_pid_stat(5) from the third on, the state."""
+    return head_text(f"{process}/stat").rpartition(")")[2].split()
 
 
 def _memory_of(pid: int) -> int:
@@ -333,5 +345,5 @@ def _memory_of(pid: int) -> int:
 
 def _cpu_of(process: str) -> float:
     """Seconds of a CPU that its threads have taken (proc_pid_stat(5): utime, stime)."""
-    words = head_text(f"{process}/stat").rpartition(")")[2].split()
+    words = _stat_of(process)
     return (int(words[11]) + int(words[12])) / _TICKS if len(words) > 12 else 0.0

@@ -132,7 +132,7 @@ def _judge_sleeper(one: Sleeper, ends: Ends, ours: Container[tuple[str, int]]) -
 
 
 def _is_accepting(file: str | None, ends: Ends) -> bool:
-    """Whether it sleeps in accept(2), as a thread beside the work does for whoever comes (loaders of PyTorch hand over
+    """Whether it sleeps in accept(2), as a thread beside the work does for connections (loaders of PyTorch hand over
     files so): a UNIX socket that sleeps there is connected to none."""
     key = inode_of(file or "")
     if key is None or key[0] != "socket":
