@@ -17,11 +17,8 @@ def list_bystanders(processes: Iterable[Mapping[str, Any]] | None = None) -> tup
     Raises HosttuneError where they are too many to be listed."""
     running = tuple(process_fields() if processes is None else processes)
     above = {one["pid"]: one["ppid"] for one in running}
-    own = {
-        os.getpid(),
-        os.getppid(),
-        above.get(os.getppid()),
-    }  # of root, the process outside of it, and who started that
+    # of root: the command, the process outside of it, and who started that
+    own = {os.getpid(), os.getppid(), above.get(os.getppid())}
     found = [one for one in running if one["rss_bytes"] > _LARGE and one["pid"] not in own]
     found.sort(key=lambda one: -int(one["rss_bytes"]))
     return tuple(f"{one['name']} of {one['username']} (pid {one['pid']})" for one in found[:_MOST])
