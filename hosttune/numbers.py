@@ -1,5 +1,7 @@
-"""Whole numbers in text of others. int() also takes blanks, `+`, `_` and digits of other scripts, and fails for
-thousands of digits that str.isdecimal() passes.
+"""Whole numbers: in text of others, and in sentences.
+
+int() also takes blanks, `+`, `_` and digits of other scripts, and fails for thousands of digits that str.isdecimal()
+passes.
 """
 
 from __future__ import annotations
@@ -25,3 +27,9 @@ def parse_whole(text: str) -> int:
     if not _WHOLE.fullmatch(text):
         raise ValueError(f"{text[:_SHOWN]!r} is not a whole number")
     return int(text)
+
+
+def say_count(number: float, one: str, many: str = "") -> str:
+    """`1 change`, `3 changes`, `2 processes`."""
+    whole = int(number) if number == int(number) else number
+    return f"{whole} {one if number == 1 else many or one + 's'}"

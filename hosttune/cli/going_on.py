@@ -71,8 +71,8 @@ def require_one_boot(plan: Plan, planned: TrialPlan) -> None:
 def describe_intent(plan: Plan, planned: TrialPlan | None = None) -> Lines:
     """What --reboot will do, before the yes."""
     from hosttune.engine.decide.reboot import boots_of
+    from hosttune.numbers import say_count
     from hosttune.views.document import Lines, Say
-    from hosttune.views.terminal import say_count
 
     if planned is not None and planned.is_any:
         when = " as soon as what takes effect at once is confirmed" if planned.has_live else ""

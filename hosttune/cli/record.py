@@ -37,7 +37,7 @@ def record(
     from hosttune.errors import HosttuneError
     from hosttune.host.support.reader import SupportReader
     from hosttune.host.writing.output import save
-    from hosttune.views.terminal import say_count
+    from hosttune.numbers import say_count
 
     del diagnosis
     reader, catalog, policy = _open_choice(look)

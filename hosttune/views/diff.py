@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from hosttune.codec import to_json
 from hosttune.host.masking.cleaned import clean
+from hosttune.numbers import say_count
 from hosttune.verdict_words import STATES
 from hosttune.views.comparison import DifferenceKind, files_of, set_by
 from hosttune.views.document import Document, Item, Items, Say, Section, render_documents
 from hosttune.views.findings import BY_OUTCOME, explain_finding
 from hosttune.views.masking import mask_data
 from hosttune.views.summary import name_standing
-from hosttune.views.terminal import say_count
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,10 +12,11 @@ from hosttune.facts.storage.mounts import is_network
 from hosttune.facts.storage.sources import names_device, plain_source, sources_of
 from hosttune.frozen import frozen
 from hosttune.host.masking.cleaned import clean
+from hosttune.numbers import say_count
 from hosttune.resources.storage.fstab_boot import look_at_boot_lines
 from hosttune.resources.storage.mount_causes import MountCauses
 from hosttune.values import Unreadable
-from hosttune.views.terminal import say_count, width_of, wrap_text
+from hosttune.views.terminal import width_of, wrap_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

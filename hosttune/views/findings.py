@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.frozen import frozen
 from hosttune.host.masking.cleaned import clean
+from hosttune.numbers import say_count
 from hosttune.regex import regex
 from hosttune.values import HoldKind, Verdict
 from hosttune.verdict_words import STATES, hold_text
@@ -16,7 +17,7 @@ from hosttune.views.checked import group_of, link_of
 from hosttune.views.document import Fold, Item, Items, Say, Section
 from hosttune.views.record_gaps import gaps_text, missing_answer
 from hosttune.views.summary import ASIDE, NEEDS_LEAVE, NOT_SAFE, OWNED, WAITS, is_fault, rules_in
-from hosttune.views.terminal import join_words, say_count
+from hosttune.views.terminal import join_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -8,11 +8,12 @@ from hosttune.codec import FORMAT_VERSION
 from hosttune.facts.storage.fstab_options import decode, masked_field, masked_line, masked_text
 from hosttune.facts.storage.fstab_readers import STALE
 from hosttune.host.masking.cleaned import make_safe
+from hosttune.numbers import say_count
 from hosttune.resources.storage.fstab_lint import RemarkLevel
 from hosttune.resources.storage.fstab_plan import LineOutcome
 from hosttune.values import steps_of
 from hosttune.verdict_words import STATES
-from hosttune.views.terminal import align_columns, join_words, say_count, width_of, wrap_text
+from hosttune.views.terminal import align_columns, join_words, width_of, wrap_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

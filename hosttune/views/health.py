@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 from hosttune.codec import FORMAT_VERSION
 from hosttune.engine.decide.health import Fitness, HealthPoint, NodeHealth
 from hosttune.host.masking.cleaned import clean
+from hosttune.numbers import say_count
 from hosttune.verdict_words import FITNESS, NAGIOS_FIT
 from hosttune.views.document import Document, Item, Items, Say, Section, Table
 from hosttune.views.findings import refer_back, todo_items
 from hosttune.views.prometheus import render_metrics
 from hosttune.views.record_gaps import gaps_text, missing_answer
 from hosttune.views.summary import is_reach_short, reach_text
-from hosttune.views.terminal import join_words, say_count
+from hosttune.views.terminal import join_words
 from hosttune.views.text import render_text
 
 if TYPE_CHECKING:

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from hosttune.codec import FORMAT_VERSION
 from hosttune.host.masking.cleaned import clean
+from hosttune.numbers import say_count
 from hosttune.resources import describe_place
 from hosttune.values import Phase
 from hosttune.verdict_words import trial_text
 from hosttune.views.document import CommandBlock, Document, Item, Items, Panel, Say, Steps, Table, render_documents
-from hosttune.views.terminal import say_count
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from hosttune.codec import FORMAT_VERSION
 from hosttune.host.masking.cleaned import clean
+from hosttune.numbers import say_count
 from hosttune.resources import wish_kinds
-from hosttune.views.terminal import align_columns, say_count
+from hosttune.views.terminal import align_columns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

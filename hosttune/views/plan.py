@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.frozen import frozen
 from hosttune.host.masking.cleaned import clean
+from hosttune.numbers import say_count
 from hosttune.resources import describe_place
 from hosttune.values import Disturbs
 from hosttune.verdict_words import hold_text
@@ -27,7 +28,7 @@ from hosttune.views.document import (
 from hosttune.views.findings import FAULTS, HELD, NOTHING, UNKNOWN, make_sections, quiet_groups
 from hosttune.views.report import list_faults, made_text, make_head, status_text
 from hosttune.views.summary import is_irreversible, why_status
-from hosttune.views.terminal import join_words, say_count
+from hosttune.views.terminal import join_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from hosttune.codec import FORMAT_VERSION
 from hosttune.host.masking.cleaned import clean
+from hosttune.numbers import say_count
 from hosttune.views.masking import mask_data
-from hosttune.views.terminal import align_columns, join_words, say_count, wrap_text
+from hosttune.views.terminal import align_columns, join_words, wrap_text
 
 if TYPE_CHECKING:
     from hosttune.actions.policy_look import PlacedPolicy

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hosttune.host.masking.cleaned import clean
+from hosttune.numbers import say_count
 from hosttune.resources import describe_place
 from hosttune.values import Phase
 from hosttune.verdict_words import STATES
@@ -15,7 +16,6 @@ from hosttune.views.findings import FAULTS, HELD, UNKNOWN, make_sections, todo_i
 from hosttune.views.plan import count_left, make_ignoring, more_of, runs_taken, still_in_force, volatile_lines
 from hosttune.views.report import faults_text, status_text
 from hosttune.views.summary import is_irreversible
-from hosttune.views.terminal import say_count
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hosttune.host.masking.cleaned import clean
+from hosttune.numbers import say_count
 from hosttune.values import NOT_RECORDED, NotRecorded
-from hosttune.views.terminal import join_words, say_count
+from hosttune.views.terminal import join_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

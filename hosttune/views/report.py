@@ -10,6 +10,7 @@ from hosttune.codec import to_json
 from hosttune.engine.decide.health import Fitness, judge
 from hosttune.engine.decide.plan import reboot_blockers, waits_for_reboot
 from hosttune.host.masking.cleaned import clean
+from hosttune.numbers import say_count
 from hosttune.values import Activation, Verdict
 from hosttune.verdict_words import STATES
 from hosttune.views.document import Document, Item, Items, Matrix, Say, Steps, Warnings, render_documents
@@ -25,7 +26,7 @@ from hosttune.views.summary import (
     summarize,
     why_status,
 )
-from hosttune.views.terminal import join_words, say_count
+from hosttune.views.terminal import join_words
 from hosttune.views.text import ONE_SCREEN, render_text
 
 if TYPE_CHECKING:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 from hosttune.codec import FORMAT_VERSION, to_json
 from hosttune.engine.rules.rule import Status
 from hosttune.host.masking.cleaned import clean
+from hosttune.numbers import say_count
 from hosttune.verdict_words import KINDS
-from hosttune.views.terminal import align_columns, say_count, wrap_text
+from hosttune.views.terminal import align_columns, wrap_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

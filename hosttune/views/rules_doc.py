@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from hosttune.numbers import say_count
 from hosttune.views.document import Medium
 from hosttune.views.explain import Explained, explain_outline, profiles_of
 from hosttune.views.markdown import make_cell, render_markdown, table_lines
 from hosttune.views.page import Page
 from hosttune.views.rules import kind_text
-from hosttune.views.terminal import say_count
 from hosttune.views.wording import Wording
 
 if TYPE_CHECKING:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from hosttune.facts.gpu.gpu_errors import read_table
 from hosttune.host.masking.cleaned import clean
 from hosttune.host.support.bug_report import BugReport
-from hosttune.views.terminal import join_words, say_count
+from hosttune.numbers import say_count
+from hosttune.views.terminal import join_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -130,11 +130,6 @@ def _longest_word(rows: list[tuple[str, ...]], number: int) -> int:
     return max((width_of(word) for row in (rows[number], *after) for word in row[-1].split()), default=0)
 
 
-def say_count(number: int, one: str, many: str = "") -> str:
-    """`1 change`, `3 changes`."""
-    return f"{number} {one if number == 1 else many or one + 's'}"
-
-
 def join_words(items: Sequence[str]) -> str:
     """`a`, `a and b`, `a, b and c`."""
     return items[0] if len(items) == 1 else ", ".join(items[:-1]) + f" and {items[-1]}" if items else ""

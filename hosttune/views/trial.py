@@ -9,10 +9,10 @@ from hosttune.codec import make_document, to_json
 from hosttune.engine.decide.trial import TrialPart
 from hosttune.engine.trial_terms import LAST_S, span_text
 from hosttune.host.masking.cleaned import clean
+from hosttune.numbers import say_count
 from hosttune.values import Confirmer
 from hosttune.verdict_words import run_text, trial_text
 from hosttune.views.document import CommandBlock, Document, Item, Items, Say, Section, render_documents
-from hosttune.views.terminal import say_count
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -6,10 +6,11 @@ from hypothesis import strategies as st
 
 from hosttune.host.masking.cleaned import clean, make_safe
 from hosttune.host.masking.secrets import mask_secrets as mask
+from hosttune.numbers import say_count
 from hosttune.views import terminal
 from hosttune.views.masking import mask_data
 from hosttune.views.page import Page
-from hosttune.views.terminal import Screen, align_columns, join_words, pad_text, say_count, width_of, wrap_text
+from hosttune.views.terminal import Screen, align_columns, join_words, pad_text, width_of, wrap_text
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from hosttune import quoting
 from hosttune.facts.globs import make_matcher
 from hosttune.frozen import frozen
-from hosttune.numbers import parse_whole
+from hosttune.numbers import parse_whole, say_count
 from hosttune.values import StepLines
 
 # Stand for a type in the forms below: a number, and anything with an order.
@@ -72,11 +72,6 @@ def gib_text(size_bytes: float) -> str:
     digits = 0 if abs(size) >= 100 else 1 if abs(size) >= 1 else 2
     number = f"{size:.{digits}f}"
     return f"{number.rstrip('0').rstrip('.') if '.' in number else number} GiB"
-
-
-def count_things(number: float, one: str, many: str = "") -> str:
-    """A number with what is counted: "1 error", "3 errors", "2 processes"."""
-    return f"{text_of(number)} {one if number == 1 else many or one + 's'}"
 
 
 def int_of(value: Any) -> int:
@@ -180,7 +175,7 @@ HELPERS: Mapping[str, Helper] = {
     ),
     "gib_text": Helper(gib_text, (Form((float,), str),), "gib_text(bytes)", 'bytes for people: "12.5 GiB"'),
     "counted": Helper(
-        count_things,
+        say_count,
         (Form((float, str), str), Form((float, str, str), str)),
         "counted(number, one) or counted(number, one, many)",
         'a number with what is counted: "1 error", "3 errors"',

@@ -8,8 +8,9 @@ from hosttune.host.masking.cleaned import clean
 from hosttune.measure.bench.read_result import make_kept
 from hosttune.measure.bench.reading import Limit
 from hosttune.measure.views.bench import figures_of
+from hosttune.numbers import say_count
 from hosttune.views.page import Page
-from hosttune.views.terminal import pad_text, say_count, wrap_text
+from hosttune.views.terminal import pad_text, wrap_text
 
 if TYPE_CHECKING:
     from hosttune.measure.bench.read import Decoder, ReadResult

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 from hosttune.codec import FORMAT_VERSION, to_json
 from hosttune.host.masking.cleaned import clean
 from hosttune.measure.dataset.formats import kind_of
+from hosttune.numbers import say_count
 from hosttune.quoting import quote
 from hosttune.views.disks import size_text
-from hosttune.views.terminal import join_words, say_count, wrap_text
+from hosttune.views.terminal import join_words, wrap_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -23,8 +23,9 @@ from hosttune.measure.watch.remedies import (
 from hosttune.measure.watch.states import LIMITS, State
 from hosttune.measure.watch.tick import FILE_SERVER, Want
 from hosttune.measure.watch.verdict import SECOND, Confidence, VerdictKind, WatchVerdict
+from hosttune.numbers import say_count
 from hosttune.views.disks import size_text
-from hosttune.views.terminal import join_words, say_count
+from hosttune.views.terminal import join_words
 
 if TYPE_CHECKING:
     from hosttune.measure.watch.account import Account, GpuAccount

@@ -6,6 +6,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from hosttune.host.masking.cleaned import clean
+from hosttune.numbers import say_count
 from hosttune.views.change import diff_of
 from hosttune.views.checked import group_of, link_of
 from hosttune.views.document import Document, Fold, Item, Items, Matrix, Panel, Say, Section, Steps, render_documents
@@ -30,7 +31,6 @@ from hosttune.views.fleet.words import (
     value_items,
 )
 from hosttune.views.report import status_text
-from hosttune.views.terminal import say_count
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -8,10 +8,10 @@ from hosttune.engine.fleet.seen import FAULT, LONGEST, NOT_APPLICABLE, OK, OUTCO
 from hosttune.engine.fleet.seen import FINE as AS_WANTED
 from hosttune.engine.fleet.values import FSTAB, MOUNT, NO_LINE, NOT_MOUNTED
 from hosttune.host.masking.cleaned import clean
-from hosttune.numbers import parse_digits
+from hosttune.numbers import parse_digits, say_count
 from hosttune.verdict_words import STATES
 from hosttune.views.document import Item
-from hosttune.views.terminal import join_words, say_count
+from hosttune.views.terminal import join_words
 
 if TYPE_CHECKING:
     from hosttune.engine.fleet.values import Fleet, HostNames, RuleRow, Valued, ValueTally
