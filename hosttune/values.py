@@ -145,8 +145,12 @@ class Disturbs(Level):
 
     @property
     def word(self) -> str:
-        """As --disturb takes it: without blanks, which a shell would have to quote."""
+        """As --disturb takes it, and a policy, too: without blanks, which a shell would have to quote."""
         return _DISTURB_WORDS[self]
+
+    @classmethod
+    def _missing_(cls, value: object) -> Disturbs | None:
+        return next((one for one, word in _DISTURB_WORDS.items() if word == value), None)
 
 
 _DISTURB_WORDS = {

@@ -252,6 +252,7 @@ def open_page(reader: Reader, look: TargetOptions | None, show: Display) -> Page
         options=_spell_chosen(chosen),
         only=_spell_chosen(only),
         there=_spell_chosen({name: value for name, value in chosen.items() if name != "host"}),
+        aim=_spell_chosen({name: chosen[name] for name in ("root", "host") if name in chosen}),
         can_apply=reader.kind in {"live", "root"},
         is_partial=is_partial,
         is_verbose=getattr(show, "verbose", False),

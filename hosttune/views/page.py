@@ -23,6 +23,7 @@ OWN_COMMAND = regex(  # one that names a host already is left alone
 _BY_ROOT = frozenset({"check", "plan", "apply", "confirm", "trial", "undo", "history", "explain", "rules"})
 LOOKS = frozenset({"check", "plan", "history", "explain"})  # with the options that name host and policy
 ACTS = frozenset({"apply", "undo"})  # so too, but not of a record
+AIMED = frozenset({"disks", "driver", "facts", "fstab"})  # with those that name the host
 
 
 @frozen
@@ -32,8 +33,9 @@ class Page:
     `program` is how a shell finds hosttune (`/opt/hosttune/bin/hosttune`), `sudo` what a change needs in front of it
     (`sudo `, or nothing in a shell of root), `options` what the next command has to repeat to mean the same host and
     policy (` --policy p.yaml`), `only` what it repeats to mean the same rules alone, which undo and confirm do not
-    take; `there` is what a command on the host of a record repeats. `can_apply` is False where there is nothing to
-    change: a record. `is_partial`: without root's rights, so root may see more, and plan something else.
+    take; `there` is what a command on the host of a record repeats, `aim` what names the host without a policy.
+    `can_apply` is False where there is nothing to change: a record. `is_partial`: without root's rights, so root may
+    see more, and plan something else.
     """
 
     host: str = "this host"
@@ -43,6 +45,7 @@ class Page:
     options: str = ""
     only: str = ""
     there: str = ""
+    aim: str = ""
     can_apply: bool = True
     is_partial: bool = False
     is_verbose: bool = False
@@ -99,12 +102,12 @@ class Page:
 
     def todo(self, text: str) -> str:
         """Advice from a rule or a resource, with the commands in it as they have to be typed here, for this host."""
-        options = "" if self.options in text else self.options
+        options, aim = (words if words not in text else "" for words in (self.options, self.aim))
 
         def insert_typed(found: re.Match[str]) -> str:
             verb = found["verb"]
             sudo = self.sudo if found["sudo"] or verb in _BY_ROOT else ""
             takes_options = verb in LOOKS or (verb in ACTS and self.can_apply)
-            return f"{sudo}{self.program} {verb}{options if takes_options else ''}"
+            return f"{sudo}{self.program} {verb}{options if takes_options else aim if verb in AIMED else ''}"
 
         return OWN_COMMAND.sub(insert_typed, clean(text))

@@ -341,3 +341,17 @@ def test_condition_that_cannot_be_worked_out_is_an_error_where_nothing_before_it
     )
     with pytest.raises(HosttuneError, match="cannot work out"):
         evaluate(rule, Facts(FakeReader()), {"value": 10})
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("noatime", "storage-noatime"),
+        ("torch", "framework-torch-cuda"),
+        ("gpu-driver", "gpu-driver"),  # others begin so
+        ("gpu", "gpu"),  # of many
+        ("tor", "tor"),  # no whole word
+    ],
+)
+def test_rule_is_found_by_whole_words_that_only_it_has(typed, meant):
+    assert builtin_catalog().find_id(typed) == meant

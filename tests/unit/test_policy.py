@@ -36,6 +36,11 @@ def test_policy_says_everything():
     assert (policy.max_risk, policy.disturb) == (Risk.HIGH, Disturbs.SESSIONS)
 
 
+@pytest.mark.parametrize("one", Disturbs)
+def test_policy_takes_the_words_of_the_option_too(one):
+    assert load(f"disturb: {one.word}\n").disturb is load(f"disturb: {one.value}\n").disturb is one
+
+
 MOUNT = "data_mounts:\n- {{source: LABEL=a, target: /a,\n   options: [ro, {}]}}"
 TWICE = "data_mounts:\n- {{source: LABEL=a, target: /a}}\n- {{source: {}, target: {}}}"
 

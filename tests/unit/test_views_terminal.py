@@ -128,6 +128,11 @@ def test_page_spells_commands_as_they_have_to_be_typed():
     )
     assert page.todo("an image: hosttune apply --root FOLDER --yes") == "an image: hosttune apply --root FOLDER --yes"
     assert page.todo("see /usr/bin/hosttune plan and hosttune-x") == "see /usr/bin/hosttune plan and hosttune-x"
+    record = Page(options=" --host r.json --policy p", aim=" --host r.json")
+    assert (
+        record.todo("see how the line is read: hosttune fstab")
+        == "see how the line is read: hosttune fstab --host r.json"
+    )
     record = Page(options=" --host r.json", can_apply=False)
     assert record.todo("hosttune plan --only a shows it; then sudo hosttune apply --yes") == (
         "hosttune plan --host r.json --only a shows it; then hosttune apply --yes"

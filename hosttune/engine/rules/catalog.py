@@ -75,12 +75,13 @@ class Catalog:
         return name
 
     def find_id(self, typed: str) -> str:
-        """The id of the rule that is meant on a command line: by its name, an older one, or an end of it that only one
-        rule has (`noatime`); the name as typed where that is none.
+        """The id of the rule that is meant on a command line: by its name, an older one, or an end or other whole words
+        of it that only one rule has (`noatime`, `torch`); the name as typed where that is none.
         """
         name = self.current(typed)
-        ends = [] if name in self.rules else [one for one in self.rules if one.endswith(f"-{name}")]
-        return ends[0] if len(ends) == 1 else name
+        ends = [one for one in self.rules if one.endswith(f"-{name}")]
+        found = ends or [one for one in self.rules if f"-{name}-" in f"-{one}-"]
+        return found[0] if name not in self.rules and len(found) == 1 else name
 
     def tells_health(self, name: str) -> bool:
         """Whether a rule may say that the machine does not do its work, or does it badly."""

@@ -45,6 +45,9 @@ RISKS = String(
     choices=tuple(risk.value for risk in Risk), help="What the operator may lose: throughput, a service, a boot"
 )
 DISTURBS = String(choices=tuple(word.value for word in Disturbs), help="Whom the change disturbs while it is made")
+DISTURBS_OF_POLICY = String(
+    choices=(*DISTURBS.choices, *(one.word for one in Disturbs if one.word != one.value)), help=DISTURBS.help
+)  # and as --disturb takes it
 
 WAIVER = TableSpec(
     {
@@ -112,7 +115,7 @@ CHOICES: dict[str, ValueSpec] = {
     "ignore": ListOf(AnyOf((Id(), WAIVER)), help="Rules that are off, by id alone; or waivers, with their reason"),
     "params": PARAMS,
     "max_risk": RISKS,
-    "disturb": DISTURBS,
+    "disturb": DISTURBS_OF_POLICY,
     "confirm": CONFIRM,
     "data_mounts": ListOf(DATA_MOUNT, help="Disks to mount (rule storage-data-mounts)"),
     "drain_for": ListOf(Id(), help="Rules for which `hosttune health` calls a node unfit though it only works slower"),

@@ -68,7 +68,7 @@ _OF_A_DISK = regex(
     r"_*(?:io_schedule|bit_wait|wait_on_|folio_|filemap_|submit_bio|bio_|blk|rq_qos_|wbt_|swap_|read_|sync_|wb_|writeback"
     r"|balance_dirty|jbd2_|wait_transaction_|add_transaction_|do_get_write_access|xlog_|xfs_(?:log|buf|ail|trans|inodegc)"
     r"|btrfs_|dm_|md_|raid|nvme_|scsi_|sd_|cv_wait|cv_timedwait|zio_|txg_|dmu_|z[iv]l_"
-    r"|request_wait_answer|fuse_|ceph_|p9_|cifs_|smb2_|ptlrpc|ldlm_|osc_|cl_|ll_|obd_)"
+    r"|request_wait_answer|fuse_|ldlm_|osc_|cl_|obd_)"
 )
 # Where the other threads of a program wait while the kernel writes its core dump; before Linux 6.12 no signal reaches
 # them there (commit b8e753128ed0). exit_mm is that of 5.15 and older, which may be a part of do_exit (from memory).
