@@ -84,7 +84,8 @@ def _ask_in_time(look: Callable[[str], bytes], path: str, seconds: float) -> byt
     """
     if os.geteuid():
         return answer_in_time(path, partial(look, path), seconds)
-    answer = _LOOKERS.setdefault(look, Looker(is_by_path=True)).ask(look, os.path.abspath(path), path)
+    there = os.path.join(os.getcwd(), path)  # the child stays in the folder in which it began
+    answer = _LOOKERS.setdefault(look, Looker(is_by_path=True)).ask(look, os.path.abspath(path), there)
     if isinstance(answer, Unreadable):
         raise OSError(errno.ETIMEDOUT, answer.reason.rpartition(": ")[2])
     return bytes(answer)
