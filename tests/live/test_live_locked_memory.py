@@ -122,7 +122,7 @@ def assert_may_be_staged(child: int) -> None:
 
 # A write(2) holds the lock of its file to its end. With SCHED_IDLE, beside what computes on its CPU, that takes long.
 HOLD_FILE = """
-import os, sys, time
+import os, sys, threading, time
 file, cpu = int(sys.argv[1]), min(os.sched_getaffinity(0))
 os.sched_setaffinity(0, {cpu})
 for _ in range(2):
@@ -131,11 +131,14 @@ for _ in range(2):
         while time.monotonic() < end:
             pass
         os._exit(0)
-buffers = [bytes(32 << 20)] * 16
-os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-print("ready", flush=True)
+def rest_in_the_midst():
+    while os.fstat(file).st_size == 0:  # as one that hardly runs it might not come to begin
+        time.sleep(0.001)
+    os.sched_setscheduler(os.getpid(), os.SCHED_IDLE, os.sched_param(0))
+    print("ready", flush=True)
+threading.Thread(target=rest_in_the_midst).start()
 while True:
-    os.pwritev(file, buffers, 0)
+    os.pwritev(file, [bytes(32 << 20)] * 16, 0)
 """
 
 
