@@ -471,6 +471,7 @@ _CONTAINED_STATES = {
         "GPU not set up",
         "GPU without a driver",
         "nvidia-smi refuses",
+        "fabric down",
     )
 }
 # What no other way to a driver excuses: no matter what brings it, the GPU does not compute now.

@@ -11,7 +11,7 @@ from typing import Any
 
 from hosttune.choices.apt_commands import check_commands
 from hosttune.choices.driver_state import before_boot
-from hosttune.choices.drivers.components import fabric_packages, list_managers
+from hosttune.choices.drivers.components import fabric_beside_pod, fabric_packages, list_managers
 from hosttune.choices.drivers.switches import (
     LOG,
     SERVICE,
@@ -24,6 +24,8 @@ from hosttune.choices.drivers.switches import (
 from hosttune.facts import Facts
 from hosttune.facts.base import Fact, lazy
 from hosttune.frozen import frozen
+
+_IN_POD = "the GPU Operator brings driver and Fabric Manager in a container"
 
 
 @frozen
@@ -43,7 +45,11 @@ class Fabric(Fact):
 
 def choose(facts: Facts, params: Mapping[str, Any]) -> Fabric:  # noqa: ARG001 - the interface of all choices
     """Raises UnknownFact where the answer hangs on something that could not be read."""
-    if why_not := _not_here(facts):
+    why_not = _not_here(facts)
+    if why_not == _IN_POD and (state := fabric_beside_pod(facts)):
+        ways = _list_ways(facts, is_run_here=False)
+        return Fabric(is_needed=True, reason="", refused=state[0], todo=str(state[1]), **ways)
+    if why_not:
         return Fabric(is_needed=False, reason=why_not, **_list_ways(facts, is_run_here=False))
     count = count_switches(facts)
     seen = f"{count} NVSwitches on the PCI bus"
@@ -88,7 +94,7 @@ def _not_here(facts: Facts) -> str:
     if why_not := why_no_switches(facts):
         return why_not
     if facts.managers.gpu_operator and not facts.driver.branch:
-        return "the GPU Operator brings driver and Fabric Manager in a container"
+        return _IN_POD
     return "" if facts.driver.is_present else "no driver is installed (see gpu-driver)"
 
 

@@ -9,17 +9,24 @@ import pytest
 
 from hosttune.choices.drivers.switches import SERVICE
 from hosttune.choices.fabric import choose
+from hosttune.facts.base import UnknownFact
 from hosttune.facts.gpu.archives import Offer
 from hosttune.facts.gpu.components import Components
 from hosttune.facts.gpu.driver import Driver, DriverPackage
 from hosttune.facts.gpu.packaging import Packaging, parse_show
 from hosttune.facts.packages import Packages
 from hosttune.facts.services.units import Unit
+from hosttune.host.door import Process
 from tests.unit.driver_machine import GivenArchives, filled, stanza
 from tests.unit.fake_reader import FakeReader
 
 H100, B200, B300, RTX5090, GB200 = "0x2330", "0x2901", "0x3182", "0x2b85", "0x2941"
 SAME = {"nvidia-fabricmanager-580": "580.126.20-0ubuntu0.24.04.1", "nvidia-utils-580-server": "580.126.20-0ubuntu1"}
+
+
+def processes(*names):
+    """Processes of root with these names."""
+    return tuple(Process(pid, name, "root", (name,), 0, 0, (), "/", 0.0, uid=0) for pid, name in enumerate(names, 900))
 
 
 def host(
@@ -37,7 +44,8 @@ def host(
     } | more
     status = {name: (version, "install ok installed") for name, version in packages.items()}
     return SimpleNamespace(
-        reader=FakeReader(files=more.get("files", {})), dcgm=SimpleNamespace(version=""), processes=defaultdict(lambda: SimpleNamespace(commands=())),
+        reader=FakeReader(files=more.get("files", {}), processes=processes("nv-fabricmanage")), pressure=SimpleNamespace(uptime_days=3.0),
+        nvlink=SimpleNamespace(gpus=(SimpleNamespace(fabric_state=more.get("joined", "")),)), dcgm=SimpleNamespace(version=""), processes=defaultdict(lambda: SimpleNamespace(commands=())),
         gpus=SimpleNamespace(
             devices=(SimpleNamespace(device_id=device),) * count, has_gpu=count > 0, nvswitches=switches,
             is_passed_through=more["vfio"], generations=("hopper",), summary="8 x H100", ours=(), undriven=(), is_on_grace=False,
@@ -337,3 +345,48 @@ def unit(load):
         name=SERVICE, exists=load != "not-found", load_state=load, active_state="inactive", enabled_state="disabled",
         preset="unknown", fragment="", drop_ins=(), needs_reload=False,
     )  # fmt: skip
+
+
+def pod_host(running=(), **more):
+    """An HGX A100 whose driver the GPU Operator brought in a container, and processes of root by name."""
+    found = host(**{"device": "0x20b2", "operator": True, "branch": "", "libraries": "", "hostname": "gpu1", **more})
+    found.reader = FakeReader(processes=processes(*running))
+    found.archives = archive((), **{"nvidia-fabricmanager-580": "580.126.20-1"})
+    return found
+
+
+OLD = {"nvidia-fabricmanager-580": "580.95.05-1"}
+
+
+def test_no_fabric_manager_beside_a_driver_in_a_container_is_a_fault():
+    """canonical/microk8s issue 2119: the host's own 460.91.03 does not start beside the container's driver 460.73.01."""
+    fabric = choose(pod_host(["kubelet"], packages=OLD), {})
+    assert fabric.is_needed
+    assert "nvidia-fabricmanager-580 is 580.95.05, and the driver is 580.126.20" in fabric.refused
+    assert "with 4 NVSwitches CUDA does not start (error 802)" in fabric.refused
+    assert "sudo apt-get install 'nvidia-fabricmanager-580=580.126.20*'" in fabric.todo
+    without = choose(pod_host(["kubelet"], packages={}), {})
+    assert without.refused.startswith("no Fabric Manager runs, neither that of the driver's container nor")
+    assert "apt-get" not in without.todo
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"running": ["nv-fabricmanage"]},  # the container's: a host sees its processes
+        {"running": ["kubelet"], "joined": "Completed"},
+        {"running": ["kubelet"], "switches": 0},
+    ],
+)
+def test_fabric_manager_of_the_drivers_container_is_enough(more):
+    assert not choose(pod_host(packages=OLD, **more), {}).is_needed
+
+
+def test_processes_of_root_that_are_hidden_say_nothing_of_fabric_manager():
+    with pytest.raises(UnknownFact, match="no process of root can be seen"):
+        choose(pod_host([], packages=OLD), {})
+
+
+def test_restart_of_a_pod_is_no_way_out_of_an_image_that_does_not_match():
+    """NVIDIA/gpu-driver-container issue 735: Fabric Manager 590.48.01 in the image of driver 580.126.09."""
+    assert "give the driver another image" in choose(pod_host(["nv-fabricmanage"]), {}).way_in

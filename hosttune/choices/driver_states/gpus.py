@@ -32,7 +32,7 @@ from hosttune.choices.driver_states.state import (
 from hosttune.choices.drivers.branch import not_driven, why_over
 from hosttune.choices.drivers.bringer import guest_way
 from hosttune.choices.drivers.choice import closed_alone, open_alone
-from hosttune.choices.drivers.components import fabric_packages
+from hosttune.choices.drivers.components import fabric_beside_pod, fabric_packages
 from hosttune.choices.drivers.switches import LOG, SERVICE, has_switches, without_umad
 from hosttune.choices.next_kernel import make_module_commands, suggest_replacement
 from hosttune.facts.base import UnknownFact, attempt, get_raw
@@ -484,7 +484,9 @@ def tell_of_fabric(facts: Facts) -> StateText | None:
 
 
 def fabric_down(facts: Facts) -> StateText | None:
-    """Its service does not run, though its package is there."""
+    """Its service does not run, though its package is there; or none runs beside a driver in a container."""
+    if state := fabric_beside_pod(facts):
+        return state
     if not facts.driver.is_loaded or not has_switches(facts) or holds_state(tell_of_fabric, facts):
         return None
     unit = facts.units[SERVICE]

@@ -10,7 +10,13 @@ from hosttune.choices.apt_commands import has_all, lacks_package
 from hosttune.choices.driver_states.state import ByPolicy, StateText, switch
 from hosttune.choices.drivers.branch_offers import offers_within
 from hosttune.choices.drivers.nvidia_archive import is_of_nvidia
-from hosttune.choices.drivers.switches import SERVICE, has_switches
+from hosttune.choices.drivers.switches import (
+    SERVICE,
+    count_switches,
+    has_switches,
+    is_manager_running,
+    way_into_fabric,
+)
 from hosttune.facts.apt_decisions import pin_on
 from hosttune.facts.base import UnknownFact, attempt
 from hosttune.facts.gpu.archives import branch_in
@@ -28,6 +34,7 @@ if TYPE_CHECKING:
 _OF_DRIVERS = ("restricted", "multiverse")
 _UNNUMBERED = "nvidia-fabricmanager"
 _FIRST_UNNUMBERED = 590
+_STARTING_MINUTES = 5  # after the boot, in which the driver's pod comes up
 
 
 def where_off(facts: Facts, *names: str) -> str:
@@ -77,6 +84,34 @@ def fabric_packages(facts: Facts) -> StateText | None:
             "sudo apt-get install nvlsm (from NVIDIA's archive where yours has none)",
         )
     return None
+
+
+def fabric_beside_pod(facts: Facts) -> StateText | None:
+    """Of a driver that a container loaded, beside NVSwitches on the PCI bus: no Fabric Manager runs, neither the
+    container's nor one of this host's packages, which starts only in the driver's version (canonical/microk8s issue
+    2119, NVIDIA/gpu-operator issues 163 and 286). A GPU that has joined its fabric proves that one did."""
+    count, wanted = count_switches(facts), facts.driver.loaded_version
+    if not count or not wanted or facts.driver.is_installed or not facts.managers.gpu_operator:
+        return None
+    if attempt(lambda: facts.pressure.uptime_days * 1440 < _STARTING_MINUTES) is True:
+        return None
+    joined = attempt(lambda: any(gpu.fabric_state == "Completed" for gpu in facts.nvlink.gpus))
+    if joined is True or is_manager_running(facts):
+        return None
+    installed = list_managers(facts)
+    evidence = "no Fabric Manager runs, neither that of the driver's container nor one of this host"
+    way = way_into_fabric(facts, is_run_here=False)
+    if installed:
+        named = ", ".join(f"{name} is {upstream_of(version)}" for name, version in installed.items())
+        evidence += f" ({named}, and the driver is {wanted}: both must have the same version)"
+        package = next(iter(installed))
+        if not lacks_package(facts, f"{package}={wanted}*"):
+            start = f"sudo systemctl enable {SERVICE} && sudo systemctl restart {SERVICE}"
+            way += (
+                "\nif the image of the driver has no Fabric Manager, take this host's instead: sudo apt-get install "
+                f"{quote(f'{package}={wanted}*')}\n{start}"
+            )
+    return f"{evidence}; with {count} NVSwitches CUDA does not start (error 802)", way
 
 
 def _is_awaited(facts: Facts) -> bool:

@@ -8,6 +8,8 @@ from hosttune.facts.base import UnknownFact, attempt, keep_known, known_items
 from hosttune.facts.gpu.peermem import IB_MODULES
 from hosttune.facts.gpu.platforms import FABRIC_MANAGER, is_bridged, is_of_rack, is_switched
 from hosttune.facts.gpu.ways_out import find_place, reset_all, way_of
+from hosttune.facts.processes import NAME_LENGTH, is_of_system
+from hosttune.facts.reading import if_absent
 from hosttune.facts.services.units import Unit
 from hosttune.quoting import quote
 
@@ -21,6 +23,7 @@ _LINKS_OFF = "echo 'options nvidia NVreg_NvLinkDisable=1' | sudo tee /etc/modpro
 _AT_BOOT = "/etc/modules-load.d/nvlink-fabric.conf"
 # NVIDIA, GPU Operator documentation: names of the daemon set, of its container and of the namespace by default.
 POD_LOG = "kubectl -n gpu-operator logs -c nvidia-driver-ctr"
+_PROGRAM = "nv-fabricmanager"[:NAME_LENGTH]
 
 
 def without_umad(facts: Facts) -> tuple[str, str] | None:
@@ -81,7 +84,9 @@ def way_into_fabric(facts: Facts, *, is_run_here: bool) -> str:
             first += f"stop Fabric Manager {own} of the host's packages, as its driver pod runs another: {stop}\n"
         return (
             f"{first}read the log of its driver pod, which runs Fabric Manager: {POD_LOG} "
-            f"nvidia-driver-daemonset-...\ndelete that pod, so that it starts again\n{reset_all(facts)}"
+            "nvidia-driver-daemonset-...\nif it says that the versions do not match, give the driver another image "
+            "(driver.version of the ClusterPolicy): a restart starts the same one\n"  # gpu-driver-container issue 735
+            f"delete that pod, so that it starts again\n{reset_all(facts)}"
         )
     unit = attempt(lambda: facts.units[SERVICE])
     if unit.exists if isinstance(unit, Unit) else is_run_here:
@@ -97,6 +102,15 @@ def way_into_fabric(facts: Facts, *, is_run_here: bool) -> str:
         f"{first}install Fabric Manager in exactly the version of the driver, from where the driver came\n"
         f"sudo systemctl enable --now {SERVICE}\n{reset_all(facts)}"
     )
+
+
+def is_manager_running(facts: Facts) -> bool:
+    """Whether Fabric Manager runs, this host's or that of a container, whose processes a host sees. Raises UnknownFact
+    where the processes of root are hidden from this user (hidepid of proc(5))."""
+    listed = [one for one in if_absent(facts.reader.processes(), ()) if one.uid < 0 or is_of_system(one)]
+    if not listed:
+        raise UnknownFact("whether Fabric Manager runs is not known: no process of root can be seen")
+    return any(one.name[:NAME_LENGTH] == _PROGRAM for one in listed)
 
 
 def way_to_links(facts: Facts) -> str:
