@@ -287,3 +287,19 @@ def test_cards_that_no_supported_branch_drives_keep_the_last_one_that_does(more)
     assert way.startswith("no supported branch drives kepler: keep this one")
     newer = by_name(host(**old | more, generations=("maxwell",)))["outdated branch"].way_out
     assert "keep this one" not in newer
+
+
+def test_branch_that_drives_no_card_here_is_not_kept():
+    """linuxmint/mintdrivers issue 111: of a GTX 760 (Kepler) 470 is the branch, and nvidia-driver-470 leads to 535."""
+    step, real = "535.309.01-0ubuntu0.22.04.1", "470.256.02-0ubuntu0.22.04.1"
+    old = {"branch": "535", "name": "535", "userspace_version": "535.309.01", "loaded_version": "", "is_open": False}
+    facts = host(**old, modules=(), ubuntu=False, generations=("kepler",), nvidia={"legacy_branch": "470"})
+    known = {"nvidia-driver-470": step, "nvidia-driver-470-server": real}
+    facts.archives.offers_of = lambda names: {
+        name: Offer(name, "", version, "", "Ubuntu") for name, version in known.items() if name in names
+    }
+    found = by_name(facts)
+    assert found["unsupported GPU"].way_out.startswith("sudo apt-get install nvidia-driver-470-server\n")
+    assert "keep the branch that `unsupported GPU` names" in found["outdated branch"].way_out
+    known.clear()
+    assert by_name(facts)["unsupported GPU"].way_out.startswith("a driver of that branch: from your distribution")

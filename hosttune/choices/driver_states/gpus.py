@@ -28,20 +28,24 @@ from hosttune.choices.driver_states.state import (
     read_log_fact,
     switch,
     uninstall,
+    vendor_of,
 )
 from hosttune.choices.drivers.branch import not_driven, why_over
 from hosttune.choices.drivers.bringer import guest_way
 from hosttune.choices.drivers.choice import closed_alone, open_alone
 from hosttune.choices.drivers.components import fabric_beside_pod, fabric_packages
+from hosttune.choices.drivers.nvidia_archive import is_of_nvidia
 from hosttune.choices.drivers.switches import LOG, SERVICE, has_switches, without_umad
 from hosttune.choices.next_kernel import make_module_commands, suggest_replacement
 from hosttune.facts.base import UnknownFact, attempt, get_raw
+from hosttune.facts.gpu.archives import branch_in
 from hosttune.facts.gpu.driver import NVIDIA_MODPROBE
 from hosttune.facts.gpu.gpu_holders import make_blacklist
 from hosttune.facts.gpu.gsp_firmware import KERNEL_LOG, NOT_SET_UP, OF_FIRMWARE, UNLOAD, reload_driver, way_out
 from hosttune.facts.gpu.nvidia import smi_package
 from hosttune.facts.gpu.ways_out import SUPPORT, find_place, list_report, way_of
-from hosttune.quoting import quote
+from hosttune.numbers import parse_digits
+from hosttune.quoting import join, quote
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -192,7 +196,10 @@ def tell_of_unsupported(facts: Facts) -> StateText | None:
         return _too_new_installer(facts, legacy) if legacy and driver.runfile and not driver.is_loaded else None
     if legacy:
         evidence = f"the kernel log says that a GPU here needs branch {legacy}"
-        return evidence, switch(facts, "a driver of that branch", branch=legacy)
+        way = switch(facts, "a driver of that branch", branch=legacy)
+        if isinstance(way, str) and not is_of_nvidia(facts) and (names := _of_branch(facts, legacy)):
+            way = f"sudo apt-get install {join(names)}\n{REBOOT}"
+        return evidence, way
     left = not_driven(facts)
     if not left:
         return None
@@ -200,6 +207,27 @@ def tell_of_unsupported(facts: Facts) -> StateText | None:
         f"branch {driver.branch} does not drive {', '.join(left)} ({facts.gpus.summary})",
         switch(facts, "a branch that does"),
     )
+
+
+def _of_branch(facts: Facts, number: str) -> tuple[str, ...]:
+    """What apt has of a branch, where a person installs it; none where that is not known, or something else brings the
+    driver. A name can lead elsewhere: nvidia-driver-470 is an empty step to 535, and nvidia-driver-470-server is the
+    branch (linuxmint/mintdrivers issue 111). The version tells. Debian's names are behind Ubuntu's.
+    """
+    if vendor_of(facts) or is_node(facts):
+        return ()
+    is_headless = any(one.name.startswith("nvidia-headless") for one in facts.driver.packages)
+    sets: list[tuple[str, ...]] = [
+        (f"nvidia-headless-{one}", f"nvidia-utils-{one}") if is_headless else (f"nvidia-driver-{one}",)
+        for one in (number, f"{number}-server")
+    ]
+    sets += [(f"nvidia-tesla-{number}-driver",), (f"nvidia-legacy-{number}xx-driver",)]
+    try:
+        offers = facts.archives.offers_of({name for names in sets for name in names})
+    except UnknownFact:
+        return ()
+    known = {name for name, one in offers.items() if branch_in(one.candidate) == parse_digits(number, 0)}
+    return next((names for names in sets if known.issuperset(names)), ())
 
 
 def _too_new_installer(facts: Facts, legacy: str) -> StateText:

@@ -8,8 +8,24 @@ from typing import TYPE_CHECKING
 from hosttune.choices.dpkg_stop import Cause, find_stop, say_why
 from hosttune.choices.driver_states.branch_moves import list_offers
 from hosttune.choices.driver_states.modules import leaves_none
-from hosttune.choices.driver_states.state import RUNFILE, ByPolicy, StateText, is_node, switch, uninstall, vendor_of
-from hosttune.choices.drivers.branch import describe_last, left_behind, stale_note, supported_branches, why_over
+from hosttune.choices.driver_states.state import (
+    RUNFILE,
+    ByPolicy,
+    StateText,
+    is_node,
+    read_log_fact,
+    switch,
+    uninstall,
+    vendor_of,
+)
+from hosttune.choices.drivers.branch import (
+    describe_last,
+    left_behind,
+    not_driven,
+    stale_note,
+    supported_branches,
+    why_over,
+)
 from hosttune.choices.drivers.branch_offers import offers_within
 from hosttune.choices.drivers.components import fabric_packages, list_managers
 from hosttune.choices.drivers.switches import has_switches
@@ -163,7 +179,11 @@ def tell_of_outdated(facts: Facts) -> StateText | None:
 def _keep_until_replaced(facts: Facts) -> str:
     if not (left := left_behind(facts)):
         return ""
-    keep = "keep this one, and a kernel that it builds for, until the cards are replaced"
+    if read_log_fact(facts, "legacy_branch") or (facts.driver.branch and not_driven(facts)):
+        which = "the branch that `unsupported GPU` names"  # this one drives nothing
+    else:
+        which = "this one"
+    keep = f"keep {which}, and a kernel that it builds for, until the cards are replaced"
     return f"no supported branch drives {', '.join(left)}: {keep}"
 
 
