@@ -6,19 +6,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.choices.drivers.branch import why_over
+from hosttune.choices.drivers.branch import describe_not_driven, why_over
 from hosttune.choices.drivers.branch_offers import offers_within
 from hosttune.choices.drivers.choice import DEFAULTS
 from hosttune.choices.drivers.nvidia_archive import FROM, is_of_nvidia, say_switch, switch_within_archive, wrong_archive
 from hosttune.facts.base import UnknownFact
+from hosttune.facts.gpu.archives import branch_in
 from hosttune.facts.gpu.package_roles import PackageRole, role_of
-from hosttune.facts.versions import upstream_of
+from hosttune.facts.versions import compare_versions, sorted_versions, upstream_of
 from hosttune.quoting import quote
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from hosttune.facts import Facts
+    from hosttune.facts.gpu.driver import DriverPackage
 
 _APT = "sudo apt-get update && sudo apt-get install"
 _OF_ANY_BRANCH = (PackageRole.BESIDE, PackageRole.FABRIC)
@@ -26,7 +28,8 @@ _OF_ANY_BRANCH = (PackageRole.BESIDE, PackageRole.FABRIC)
 
 def other_build(facts: Facts) -> str:
     """The first of the ways of this module; empty where there is none."""
-    return newer_build(facts) or former_build(facts) or distribution_build(facts) or other_branch_build(facts)
+    looks = (newer_build, former_build, distribution_build, other_branch_build, earlier_build)
+    return next((way for look in looks if (way := look(facts))), "")
 
 
 def newer_build(facts: Facts) -> str:
@@ -58,12 +61,38 @@ def former_build(facts: Facts) -> str:
     if dkms is None or dkms.name not in known or upstream_of(dkms.version) != driver.userspace_version:
         return ""
     wanted = next((one for one in known[dkms.name].versions if upstream_of(one) == driver.loaded_version), "")
-    # All of one source package: what is not called nvidia (libcuda1) depends on the same version, too.
+    pairs = _name_all(facts, dkms, wanted)
+    return f"back to {driver.loaded_version}, which was built here: {_APT} {pairs}" if pairs else ""
+
+
+def earlier_build(facts: Facts) -> str:
+    """What installs the newest earlier version that the archives have for every package, where no kernel has a module
+    of this one: a release can fail to build for a kernel for which the one before did (NVIDIA/open-gpu-kernel-modules
+    issue 855). Empty where they have none, or it does not drive the GPUs."""
+    try:
+        known = {} if facts.driver.is_loaded or facts.driver.kernels_with_module else facts.archives.packages
+    except UnknownFact:
+        return ""
+    dkms = next((one for one in facts.driver.packages if role_of(one.name) is PackageRole.DKMS), None)
+    if dkms is None or dkms.name not in known:
+        return ""
+    for version in sorted_versions(known[dkms.name].versions)[::-1]:
+        if compare_versions(version, dkms.version) >= 0 or describe_not_driven(facts, branch_in(version)):
+            continue
+        if pairs := _name_all(facts, dkms, version):
+            return f"the earlier {upstream_of(version)} may build: {_APT} {pairs}"
+    return ""
+
+
+def _name_all(facts: Facts, dkms: DriverPackage, wanted: str) -> str:
+    """NAME=VERSION of the package that compiles the module, and of all that came with it; empty where the archives do
+    not have this version for each. All of one source package: what is not called nvidia (libcuda1) depends on the same
+    version, too."""
+    known = facts.archives.packages
     names = [one for one in facts.packages.brought if facts.packages[one].version == dkms.version]
     if not wanted or any(wanted not in known[one].versions for one in names if one in known):
         return ""
-    pairs = _join_listed(f"{one}={wanted}" for one in names)
-    return f"back to {driver.loaded_version}, which was built here: {_APT} {pairs}"
+    return _join_listed(f"{one}={wanted}" for one in names)
 
 
 def other_branch_build(facts: Facts) -> str:

@@ -254,10 +254,14 @@ def nvidia_of_other_release(facts: Facts) -> AptDecision | None:
     ours = (one for one in sources if any(site in one.value for site in NVIDIA_SITES))
     found = [(match.groups(), one) for one in ours if (match := _OF_SYSTEM.search(one.value))]
     others = [(system, one) for system, one in found if system[0] == own[0] and system != own]
-    if not own[1] or not others or any(system == own for system, _ in found):
+    # Debian's testing and unstable have no number (os-release(5)): no archive of NVIDIA's is for them.
+    is_testing = own == ("debian", "")
+    if not (own[1] or is_testing) or not others or any(system == own for system, _ in found):
         return None
     (name, number), source = others[0]
     what = f"{source.place} has NVIDIA's archive for {name}{number} ({source.value}), and this is {facts.os.name}"
+    if is_testing:
+        return AptDecision(what, "take that line out for the driver of Debian itself, and sudo apt-get update")
     return AptDecision(what, f"write {''.join(own)} there, if NVIDIA has that archive, and sudo apt-get update")
 
 

@@ -350,6 +350,29 @@ def test_version_that_was_built_here_comes_back_with_all_of_its_source(versions,
     assert find_stop(facts).repair.startswith(back) is leads
 
 
+@pytest.mark.parametrize(
+    ("versions", "words"),
+    [
+        ({"575.51.03-1": "NVIDIA", "570.133.20-1": "NVIDIA", "570.124.06-1": "NVIDIA", "595.1-1": "NVIDIA"},
+         "the earlier 570.133.20 may build: sudo apt-get update && sudo apt-get install libcuda1=570.133.20-1 nvidia-k"),
+        ({"575.51.03-1": "NVIDIA"}, "bring a newer release of branch 575 from where this one came, or a kernel that"),
+    ],
+)  # fmt: skip
+def test_driver_that_builds_for_no_kernel_here_has_another_way_than_its_log(versions, words):
+    """NVIDIA/open-gpu-kernel-modules issue 855 (570.133.20 did build), pop-os/beta issue 310 (no other version)."""
+    error = BuildError("error: 'struct drm_device' has no member named 'irq_enabled'")
+    failed = DkmsBuild("nvidia", "575.51.03", RUNNING, is_installed=False, failed=True, error=error)
+    facts = host(
+        paragraph("nvidia-kernel-open-dkms", "575.51.03-1", state=HALF), paragraph("libcuda1", "575.51.03-1"),
+        dkms=(failed,), loaded="", ubuntu=False, with_module=(),
+    )  # fmt: skip
+    offers = {"nvidia-kernel-open-dkms": SimpleNamespace(versions=versions, installed_from="Debian")}
+    facts.archives = SimpleNamespace(packages=offers, updates=(), origins=("Debian",))
+    repair = find_stop(facts).repair
+    assert repair.startswith(words)
+    assert repair.endswith(f"or fix what {failed.log} names\nsudo dpkg --configure -a")
+
+
 class CountedPackages(Packages):
     """Counts how often the list of what is installed is made anew."""
 

@@ -301,7 +301,8 @@ def test_archive_of_another_distribution_is_named_with_its_line(release, archive
         ("ID=ubuntu\nVERSION_ID=24.04\n", ["ubuntu2204"], "write ubuntu2404 there"),
         ("ID=ubuntu\nVERSION_ID=24.04\n", ["ubuntu2204", "ubuntu2404"], ""),
         ("ID=debian\nVERSION_ID=13\n", ["ubuntu2204"], ""),  # said as an archive for another distribution
-        ("ID=debian\n", ["debian12"], ""),
+        ("ID=debian\n", ["debian12"], "take that line out"),  # testing has no number, and NVIDIA nothing for it
+        ("ID=linux\n", ["debian12"], ""),
     ],
 )
 def test_archive_of_nvidia_for_another_release_is_named_where_there_is_no_other(release, repositories, undo):

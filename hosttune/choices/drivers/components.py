@@ -106,10 +106,9 @@ def fabric_beside_pod(facts: Facts) -> StateText | None:
         evidence += f" ({named}, and the driver is {wanted}: both must have the same version)"
         package = next(iter(installed))
         if not lacks_package(facts, f"{package}={wanted}*"):
-            start = f"sudo systemctl enable {SERVICE} && sudo systemctl restart {SERVICE}"
             way += (
                 "\nif the image of the driver has no Fabric Manager, take this host's instead: sudo apt-get install "
-                f"{quote(f'{package}={wanted}*')}\n{start}"
+                f"{quote(f'{package}={wanted}*')}\nsudo systemctl enable {SERVICE} && sudo systemctl restart {SERVICE}"
             )
     return f"{evidence}; with {count} NVSwitches CUDA does not start (error 802)", way
 
