@@ -200,6 +200,12 @@ def _stopped_build(facts: Facts, failed: Sequence[DkmsBuild], of_kernels: Sequen
         f"DKMS could not build nvidia {failed[0].version} for {', '.join(kernels)} ({say_why(failed[0])}), so {half}"
     )
     repair = repair_build(facts, kernels[0]) or f"fix what {failed[0].log} names"
+    others = failed_others_for(facts, kernels) if of_kernels else ()
+    if others:  # each ends the script of the kernel (pop-os/system76-driver issue 325)
+        sentence += (
+            f"; nor could it build {' and '.join(f'{one.name} {one.version} ({say_why(one)})' for one in others)}"
+        )
+        repair += f"\nfix what {' and '.join(one.log for one in others)} names, too"
     fix = f"{repair}\nsudo dpkg --configure -a"
     if ready := prebuilt_instead(facts, kernels[0]):
         return Stop(Cause.BUILD, sentence, f"{ready}\nif apt has none: {fix}")
@@ -221,6 +227,14 @@ def _stopped_build(facts: Facts, failed: Sequence[DkmsBuild], of_kernels: Sequen
         ways = [f"bring a newer release of branch {branch} from where this one came, or a kernel that it builds for"]
     steps = (*ways, fix)
     return Stop(Cause.BUILD, sentence, "\nor ".join(part for part in steps if part))
+
+
+def failed_others_for(facts: Facts, kernels: Iterable[str]) -> tuple[DkmsBuild, ...]:
+    """The builds of modules besides the driver that failed for these kernels: each ends the script of a kernel's
+    packages (/etc/kernel/postinst.d/dkms), of which the module is none."""
+    wanted = frozenset(kernels)
+    found = attempt(lambda: facts.driver.failed_others) if wanted else ()
+    return tuple(one for one in found if one.kernel in wanted) if isinstance(found, tuple) else ()
 
 
 def _say_metapackages(facts: Facts, removed: Sequence[str]) -> str:

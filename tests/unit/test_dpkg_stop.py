@@ -50,7 +50,7 @@ def paragraph(name, version=VERSION, state="installed", flag="ok", **fields):
 
 
 def host(*paragraphs, dkms=(), modules=(), with_module=(RUNNING,), kernels=(RUNNING, NEW), next_kernel=RUNNING, full=False,
-         origins=(), ubuntu=True, secure_boot=False, rejected_key=False, loaded="580.142", offered=(), enrolled=False):  # fmt: skip
+         origins=(), ubuntu=True, secure_boot=False, rejected_key=False, loaded="580.142", offered=(), enrolled=False, others=()):  # fmt: skip
     database = "\n".join(paragraphs).encode()
     packages = Packages(
         parse_status(database), depends={name: depends_of(database, start) for name, start in starts_in(database).items()},
@@ -66,7 +66,7 @@ def host(*paragraphs, dkms=(), modules=(), with_module=(RUNNING,), kernels=(RUNN
     return SimpleNamespace(
         packages=packages,
         driver=SimpleNamespace(
-            packages=of_driver, half_way=f"dpkg stopped half-way with {', '.join(half)}" if half else "", dkms=dkms,
+            packages=of_driver, half_way=f"dpkg stopped half-way with {', '.join(half)}" if half else "", dkms=dkms, failed_others=others,
             branch=branch, flavour=flavour, name=name, runfile=False, modules=modules, kernels_with_module=with_module,
             module_for=lambda kernel: next((one for one in modules if one.kernel == kernel), None), is_loaded=bool(loaded),
             is_installed=True, has_module_for_running_kernel=True, has_module_for_next_kernel=True, is_on_disk=True,
@@ -371,6 +371,15 @@ def test_driver_that_builds_for_no_kernel_here_has_another_way_than_its_log(vers
     repair = find_stop(facts).repair
     assert repair.startswith(words)
     assert repair.endswith(f"or fix what {failed.log} names\nsudo dpkg --configure -a")
+
+
+def test_other_module_that_does_not_build_for_the_same_kernel_is_named_too():
+    """pop-os/system76-driver issue 325: with the driver's log solved, `dpkg --configure -a` ends at the next module."""
+    other = DkmsBuild("system76", "1.0.17", NEW, is_installed=False, failed=True)
+    kernel = paragraph(f"linux-image-{NEW}", "6.8.0-48.48", HALF)
+    stop = find_stop(host(paragraph("nvidia-dkms-580-open"), kernel, dkms=(BUILT, FAILED), others=(other,)))
+    assert stop.evidence.endswith(f"; nor could it build system76 1.0.17 ({other.log})")
+    assert f"\nfix what {other.log} names, too\nsudo dpkg --configure -a" in stop.repair
 
 
 class CountedPackages(Packages):

@@ -357,3 +357,13 @@ def test_dkms_without_its_tree_has_built_nothing():
     driver = two_kernels(unreadable={"/var/lib/dkms": "needs root: permission denied on /var/lib/dkms"})
     with pytest.raises(UnknownFact, match="needs root"):
         _ = driver.dkms
+
+
+def test_patch_of_the_source_that_does_not_fit_is_a_failed_build_without_a_log():
+    """pop-os/nvidia-graphics-drivers-470 pull request 27: DKMS ends with status 6, before it starts make."""
+    folder = "/var/lib/dkms/nvidia/470.256.02/build"
+    (build,) = driver_of({f"{folder}/common/inc/nv-linux.h.rej": "", f"{folder}/dkms.conf": ""}).dkms
+    assert (build.failed, build.kernel, build.log) == (True, "", folder)
+    assert build.error.words == "a patch of its source does not fit: common/inc/nv-linux.h.rej"
+    assert not build.error.is_of_host
+    assert driver_of({f"{folder}/common/inc/nv-linux.h": ""}).dkms == ()  # it runs now, or was stopped

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from hosttune.choices.dpkg_stop import Cause, find_stop, say_why
+from hosttune.choices.dpkg_stop import Cause, failed_others_for, find_stop, say_why
 from hosttune.choices.driver_states.branch_moves import list_offers
 from hosttune.choices.driver_states.modules import leaves_none
 from hosttune.choices.driver_states.state import (
@@ -33,7 +33,6 @@ from hosttune.choices.next_kernel import make_module_commands
 from hosttune.choices.other_build import newer_build
 from hosttune.choices.own_kernel import OF_KERNEL
 from hosttune.facts.apt_decisions import make_unhold_command
-from hosttune.facts.base import attempt
 from hosttune.facts.gpu.archives import branch_in
 from hosttune.facts.gpu.package_roles import compiles_modules
 from hosttune.facts.kernel.kernel import is_of_proxmox
@@ -46,7 +45,6 @@ if TYPE_CHECKING:
 
     from hosttune.facts import Facts
     from hosttune.facts.gpu.archives import Offer
-    from hosttune.facts.gpu.driver_modules import DkmsBuild
     from hosttune.facts.packages import Package
 
 _HEADERS_OF_PROXMOX = "sudo apt-get install dkms proxmox-default-headers"
@@ -88,7 +86,7 @@ def others_broken(facts: Facts) -> StateText | None:
         return None
     text = ", ".join(f"{one.name} ({one.status})" for one in broken)
     text = f"dpkg stopped half-way with {text}: none is of the driver, and apt ends every other change with their error"
-    failed = _failed_others(facts, broken)
+    failed = failed_others_for(facts, [match[1] for one in broken if (match := OF_KERNEL.fullmatch(one.name))])
     if failed:
         text += f"; {' and '.join(f'DKMS could not build {one.name} {one.version} ({say_why(one)})' for one in failed)}"
     compiling = {f"{one.name}-dkms": one.log for one in failed}
@@ -114,14 +112,6 @@ def others_broken(facts: Facts) -> StateText | None:
     if spare := [name for name in known if name not in needed]:
         steps.append(f"or do without it, on all kernels: sudo apt-get remove {join(spare)}")
     return text, "\n".join((*steps, "sudo dpkg --configure -a"))
-
-
-def _failed_others(facts: Facts, broken: Iterable[Package]) -> tuple[DkmsBuild, ...]:
-    """The builds of other modules for the kernels whose packages wait: a build that fails ends the script of the kernel
-    (/etc/kernel/postinst.d/dkms), whose package the module is none of."""
-    kernels = {match[1] for one in broken if (match := OF_KERNEL.fullmatch(one.name))}
-    found = attempt(lambda: facts.driver.failed_others) if kernels else ()
-    return tuple(one for one in found if one.kernel in kernels) if isinstance(found, tuple) else ()
 
 
 def _without_new(facts: Facts, broken: Iterable[Package]) -> str:

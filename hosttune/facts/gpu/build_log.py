@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 OLD_COMPILER, CRASHED, KILLED, FULL, COMPILER_CHECK = "old compiler", "crashed", "killed", "full", "compiler check"
 NO_TOOL, NO_HEADERS, NEWER_RELEASE, NO_KEY = "no tool", "no headers", "newer release", "no key"
-NO_SOURCES = "no sources"
+NO_SOURCES, NO_PATCH = "no sources", "no patch"
 _OF_HOST = frozenset({OLD_COMPILER, CRASHED, KILLED, FULL, NO_TOOL, NO_HEADERS, NEWER_RELEASE, NO_KEY, NO_SOURCES})
 # Behind any other error gcc says in a note, or before gcc 10 in a warning, that it does not know some -Wno- option.
 _UNKNOWN_OPTION = ("error: unrecognized command-line option", "error: unrecognized command line option")

@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, attempt, get_raw, lazy, make_shared
-from hosttune.facts.gpu.build_log import BuildError, error_in
+from hosttune.facts.gpu.build_log import NO_PATCH, BuildError, error_in
 from hosttune.facts.reading import all_sure, ask, hint, make_unknown, names_in, read_text, require_known
 from hosttune.facts.versions import sorted_versions
 from hosttune.frozen import frozen
@@ -61,8 +61,9 @@ class DkmsBuild(Fact):
 
     @property
     def log(self) -> str:
-        """Where DKMS keeps the compiler's messages of the last build."""
-        return f"{_DKMS}/{self.name}/{self.version}/build/make.log"
+        """Where DKMS keeps the compiler's messages of the last build; its folder where no compiler was started."""
+        folder = f"{_DKMS}/{self.name}/{self.version}/build"
+        return folder if self.error.cause == NO_PATCH else f"{folder}/make.log"
 
 
 def module_in(modules_dep: str) -> tuple[str, str]:
@@ -229,6 +230,10 @@ def _builds_of(reader: Reader, place: str, version: str, built: re.Pattern[str])
     log = attempt(read_text, reader, f"{place}/{version}/build/make.log")
     broken = kernel_of_log(log) if isinstance(log, str) else None
     error = error_in(log, lambda: config_of(reader, broken or "")) if isinstance(log, str) else BuildError()
+    folder = f"{place}/{version}/build"
+    if log is ABSENT and (refused := _find_refused_patch(reader, folder)):
+        broken = ""
+        error = BuildError(f"a patch of its source does not fit: {refused.removeprefix(f'{folder}/')}", NO_PATCH)
     for kernel in sorted_versions(one for one in names_in(reader, f"{place}/{version}") if one[:1].isdecimal()):
         machines = names_in(reader, f"{place}/{version}/{kernel}")
         modules = [names_in(reader, f"{place}/{version}/{kernel}/{machine}/module") for machine in machines]
@@ -241,6 +246,19 @@ def _builds_of(reader: Reader, place: str, version: str, built: re.Pattern[str])
     if isinstance(broken, str) and all(build.kernel != broken for build in builds):
         builds.append(DkmsBuild(name, version, broken, False, True, has_source, error))
     return builds
+
+
+def _find_refused_patch(reader: Reader, folder: str, depth: int = 2) -> str:
+    """What patch(1) left of a patch in dkms.conf(5) that did not fit, FILE.rej: DKMS ends before it starts make, and
+    leaves no log (pop-os/nvidia-graphics-drivers-470 pull request 27). Empty for none; a build that ended well leaves
+    no folder. No folder of the source has a dot in its name."""
+    names = attempt(names_in, reader, folder)
+    if not isinstance(names, tuple):
+        return ""
+    if refused := next((one for one in names if one.endswith(".rej")), ""):
+        return f"{folder}/{refused}"
+    inner = (f"{folder}/{one}" for one in names if "." not in one) if depth else ()
+    return next((found for one in inner if (found := _find_refused_patch(reader, one, depth - 1))), "")
 
 
 def config_of(reader: Reader, kernel: str) -> str:
