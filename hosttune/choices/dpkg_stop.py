@@ -221,11 +221,11 @@ def _stopped_build(facts: Facts, failed: Sequence[DkmsBuild], of_kernels: Sequen
         what = "the headers of that kernel" if is_of_proxmox(kernels[0]) else "that kernel"
         remove = f"until the driver builds for it, remove {what}: sudo apt-get remove {' '.join(unused)}"
         remove += _say_metapackages(facts, unused)
-    ways = [part for part in (other_build(facts), _boot_other(facts, kernels), remove) if part]
-    if not ways and error.words:  # few can solve what the log says
+    first = [part for part in (other_build(facts), _boot_other(facts, kernels), remove) if part]
+    if not first and error.words:  # few can solve what the log says
         branch = failed[0].version.partition(".")[0]
-        ways = [f"bring a newer release of branch {branch} from where this one came, or a kernel that it builds for"]
-    steps = (*ways, fix)
+        first = [f"bring a newer release of branch {branch} from where this one came, or a kernel that it builds for"]
+    steps = (*first, fix)
     return Stop(Cause.BUILD, sentence, "\nor ".join(part for part in steps if part))
 
 

@@ -569,6 +569,23 @@ def test_kernel_log_adds_what_the_table_does_not_know():
     assert (state.name, 'branch: "470" and switch_branch: true' in state.way_out) == ("unsupported GPU", True)
 
 
+@pytest.mark.parametrize(
+    ("cloud", "off"),
+    [
+        ("gcp", "gcloud compute instances update gpu1 --no-shielded-secure-boot"),
+        ("azure", "az vm update --resource-group GROUP --name gpu1 --enable-secure-boot false"),
+        ("", ""),
+    ],
+)
+def test_machine_of_a_cloud_has_no_firmware_setup_to_switch_secure_boot_off(cloud, off):
+    """GoogleCloudDataproc/initialization-actions issue 933."""
+    facts = host(**NOT_LOADED, ubuntu=False, nvidia={"rejected_key": True})
+    facts.host.cloud, facts.host.hostname = cloud, "gpu1.example"
+    way = states(facts)[0].way_out
+    assert ("serial console of the cloud" in way) is bool(cloud)
+    assert way.endswith(off or "confirm it at the console")
+
+
 @pytest.mark.parametrize("ubuntu", [True, False])
 def test_absent_driver_is_the_only_state(ubuntu):
     (state,) = states(host(ubuntu=ubuntu, branch="", name="", loaded_version="", userspace_version="", modules=()))

@@ -30,6 +30,7 @@ from hosttune.choices.next_kernel import (
     replace_leftover,
     suggest_replacement,
 )
+from hosttune.choices.secure_boot import say_confirm, switch_off
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.gpu.strangers import mixture_of
 from hosttune.facts.versions import upstream_of
@@ -150,7 +151,8 @@ def _describe_signing(facts: Facts) -> str:
 
 def enrol_key(facts: Facts) -> str:
     key = _KEY_OF_UBUNTU if facts.os.is_ubuntu else _KEY_OF_DKMS
-    return f"enrol the key: sudo mokutil --import {quote(key)}, and confirm it at the console"
+    enrol = f"enrol the key: sudo mokutil --import {quote(key)}"
+    return "\n".join(step for step in (f"{enrol}, and {say_confirm(facts)}", switch_off(facts)) if step)
 
 
 def misfit(facts: Facts) -> StateText | None:

@@ -19,6 +19,7 @@ from hosttune.choices.drivers.branch import (
 from hosttune.choices.drivers.choice import DriverChoice, module_kind, refuse
 from hosttune.choices.drivers.components import unknown_to_apt, where_off
 from hosttune.choices.drivers.switches import has_switches
+from hosttune.choices.secure_boot import switch_off
 from hosttune.facts.apt_decisions import decisions_about_offer, hold_on_absent, join_decisions
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.gpu.branches import GIVEN
@@ -40,8 +41,9 @@ _DESKTOPS = ("xserver-xorg-core", "gdm3", "lightdm", "sddm", "ubuntu-desktop", "
 
 _ENROL = (
     "at the console: sudo update-secureboot-policy --new-key; sudo mokutil --import /var/lib/shim-signed/mok/MOK.der, "
-    "reboot, and confirm it on the blue screen\nor switch Secure Boot off in the firmware\nrun it again"
+    "reboot, and confirm it on the blue screen"
 )
+_IN_FIRMWARE = "or switch Secure Boot off in the firmware"
 
 
 def choose_install(facts: Facts, params: Mapping[str, Any]) -> DriverChoice:
@@ -248,7 +250,7 @@ def _set_of(best: Candidate, because: tuple[str, ...], facts: Facts, params: Map
         return refuse(
             f"nvidia-driver-{full} fits, and its module would be compiled here (DKMS): Secure Boot is on, and refuses "
             "it until the key that signs it is enrolled",
-            way_out=_ENROL,
+            way_out=f"{_ENROL}\n{switch_off(facts) or _IN_FIRMWARE}\nrun it again",
         )
     headers = _list_headers(kernel, facts) if needs_dkms else ()
     main = (

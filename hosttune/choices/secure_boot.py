@@ -1,0 +1,46 @@
+"""How a module that was compiled here loads under Secure Boot: its key is enrolled, or Secure Boot is switched off.
+
+A machine of a cloud has no firmware setup that a person sees, and MokManager (shim) asks at its serial console, if that
+shows the boot. Its owner switches Secure Boot off from outside. Sources: gcloud compute instances update
+(--no-shielded-secure-boot, which needs a stopped machine; GoogleCloudDataproc/initialization-actions issue 933), az vm
+update (--enable-secure-boot, of a deallocated machine of Trusted Launch).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hosttune.facts.base import attempt
+from hosttune.quoting import quote
+
+if TYPE_CHECKING:
+    from hosttune.facts import Facts
+
+
+def say_confirm(facts: Facts) -> str:
+    """Where a person confirms that a key is to be enrolled."""
+    if attempt(lambda: facts.host.cloud) in _OF_CLOUDS:
+        return "confirm it at the serial console of the cloud, if that shows the boot"
+    return "confirm it at the console"
+
+
+def switch_off(facts: Facts) -> str:
+    """What switches Secure Boot off, where that is not the firmware's own setup; else empty."""
+    make = _OF_CLOUDS.get(str(attempt(lambda: facts.host.cloud)))
+    if make is None:
+        return ""
+    name = attempt(lambda: facts.host.hostname)
+    machine = quote(name.partition(".")[0]) if isinstance(name, str) and name else "NAME"
+    first = "or, if your site allows it, switch Secure Boot off from outside of this machine, while it is stopped"
+    return f"{first}: {make(machine)}"
+
+
+def _of_google(machine: str) -> str:
+    return f"gcloud compute instances update {machine} --no-shielded-secure-boot"
+
+
+def _of_azure(machine: str) -> str:
+    return f"az vm update --resource-group GROUP --name {machine} --enable-secure-boot false"
+
+
+_OF_CLOUDS = {"gcp": _of_google, "azure": _of_azure}
