@@ -53,6 +53,9 @@ _MOST_IMPORTS = 64
 _LXC, _MOST_LXC = "/etc/pve/lxc", 1000
 _GIVES_UVM = regex(r"^(?:dev\d{1,3}|lxc\.mount\.entry)[ \t]*[:=][ \t]*(?:path=)?/dev/nvidia-uvm(?![\w-])", re.MULTILINE)
 _OPERATOR_TOOLKIT = "/usr/local/nvidia/toolkit"
+_DRIVER_ROOT = regex(
+    r"^\[nvidia-container-cli\]\n(?:(?!\[)[^\n]*\n)*?[ \t]*root[ \t]*=[ \t]*[\"'](/[^\"'\n]+)[\"']", re.MULTILINE
+)
 _NO_CGROUPS = regex(r"^[ \t]*no-cgroups[ \t]*=[ \t]*true\b", re.MULTILINE)
 _MODE = regex(r"^[ \t]*mode[ \t]*=[ \t]*[\"']([^\"']+)", re.MULTILINE)
 
@@ -74,6 +77,9 @@ class Containers(Fact):
     toolkit_version: str  # of nvidia-container-toolkit: 1.18.1
     toolkit_mode: str  # of nvidia-container-runtime: auto | legacy | cdi ...; empty without its configuration
     leaves_cgroups: bool  # its hook tells no control group of the GPUs (no-cgroups), as containers without root want it
+    empty_root: (
+        str  # where its hook looks for the driver (root of nvidia-container-cli), if nothing is there; else empty
+    )
     runc_version: str  # of the package; containerd.io brings a runc of its own
     has_nvidia_docker2: bool  # the package that the toolkit replaced
     containerd_root: str  # where containerd keeps images
@@ -137,6 +143,7 @@ def collect(reader: Reader, facts: Facts) -> Containers:
         toolkit_version=lazy(_read_version, facts, "nvidia-container-toolkit"),
         toolkit_mode=lazy(_read_mode, reader),
         leaves_cgroups=lazy(lambda: bool(_NO_CGROUPS.search(if_absent(read_text(reader, RUNTIME), "")))),
+        empty_root=lazy(_find_empty_root, reader),
         runc_version=lazy(_read_version, facts, "runc"),
         has_nvidia_docker2=lazy(lambda: facts.packages["nvidia-docker2"].is_installed),
         containerd_root=lazy(lambda: root_of(config())),
@@ -188,6 +195,13 @@ def _read_version(facts: Facts, name: str) -> str:
 def _read_mode(reader: Reader) -> str:
     config = read_text(reader, RUNTIME)
     return "" if config is ABSENT else mode_of(config)
+
+
+def _find_empty_root(reader: Reader) -> str:
+    """A folder of a driver container (/run/nvidia/driver) that is left in the configuration beside a driver of the host
+    (NVIDIA/nvidia-docker issue 1711)."""
+    match = _DRIVER_ROOT.search(if_absent(read_text(reader, RUNTIME), ""))
+    return match[1] if match and not names_in(reader, match[1]) else ""
 
 
 def _read_cdi(reader: Reader) -> tuple[CdiSpec, ...]:
