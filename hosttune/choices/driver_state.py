@@ -263,7 +263,10 @@ def _make_elsewhere_state(facts: Facts) -> DriverState | None:
             sentence = (
                 "the GPU Operator brings the driver in a container, and none is loaded: no GPU of this node computes"
             )
-            return DriverState(_CONTAINED, True, sentence, _POD, is_dead=True)
+            way = _POD
+            if found := holders.holder_before_pod(facts):
+                sentence, way = f"{sentence}; {found[0]}", f"{found[1]}\n{way}"
+            return DriverState(_CONTAINED, True, sentence, way, is_dead=True)
         running = f"{facts.driver.loaded_version} is loaded"
         name, evidence = _CONTAINED, f"the GPU Operator brings the driver in a container ({running})"
     else:

@@ -32,7 +32,8 @@ _STYLES = {Fitness.FIT: "green", Fitness.UNKNOWN: "yellow", Fitness.IMPAIRED: "y
 # Within NPD_BYTES after `fit, `
 _SHORT_REACH = "of AMD and Intel GPUs only driver, memory and resets are judged"
 _NO_GPU = "no GPU was checked"
-_OF_GPUS = frozenset({"gpu-count", "gpu-driver", "gpu-errors"})  # one of them applies wherever there is a GPU of NVIDIA
+# One of them applies wherever a GPU of NVIDIA is this host's own; gpu-count also counts those of virtual machines.
+_OF_GPUS = frozenset({"gpu-driver", "gpu-errors"})
 _NOT_FIT = tuple(fitness for fitness in Fitness if fitness is not Fitness.FIT)
 HEALTH_METRICS = {
     "hosttune_health": "1 for what this host is: fit, unknown, impaired or unfit.",

@@ -609,6 +609,18 @@ def test_node_whose_operator_has_loaded_no_driver_computes_nothing():
     assert "kubectl -n gpu-operator logs -c nvidia-driver-ctr" in state.way_out
 
 
+def test_nouveau_that_holds_the_gpu_of_a_driver_container_is_named_first():
+    """kubernetes-sigs/image-builder issue 1468: the container's module cannot have a GPU that nouveau holds."""
+    nothing = {"branch": "", "name": "", "loaded_version": "", "userspace_version": "", "modules": ()}
+    nouveau = GpuHolder("nouveau", ("nouveau",), ("0000:00:1e.0",), False, "", False)
+    reserved = GpuHolder("pci-stub", (), ("0000:00:1f.0",), True, "", False)
+    (state,) = states(host(here=("operator",), **nothing, holders=(reserved, nouveau)))
+    assert state.evidence.endswith("; nouveau holds the GPU at 0000:00:1e.0, and nothing keeps it out")
+    assert state.way_out.startswith("printf 'blacklist nouveau")
+    (state,) = states(host(here=("operator",), **nothing, holders=(reserved,)))
+    assert state.way_out.startswith("while the node starts, wait for its driver pod")
+
+
 def test_driver_of_the_installer_beside_the_operator_is_the_hosts():
     facts = host(here=("operator", "kubelet"), **RUNFILE, **MISSING_MODULE)
     assert names(facts) == ["module missing"]

@@ -31,6 +31,7 @@ BOOTER = (
     "NVRM: GPU6 s_executeBooterUcode_TU102: Booter failed with non-zero error code: 0x15\n"
     "NVRM: GPU6 kgspExecuteBooterLoad_TU102: failed to execute Booter Load: 0xffff\n"
 )
+FMC = "NVRM: kgspBootstrap_GH100: GSP-FMC reported an error while attempting to boot GSP: 0xb\n"
 ROM = "NVRM: GPU6 kgspExtractVbiosFromRom_TU102: did not find valid ROM signature\n"
 READY = "NVRM: Open nvidia.ko is only ready for use on Data Center GPUs.\n"
 DEBIAN = f"nvidia {SLOT}: firmware: failed to load nvidia/580.126.20/gsp_ga10x.bin (-2)\n"
@@ -46,6 +47,7 @@ LOST = f"Unable to determine the device handle for GPU1: {SLOT}: {{}}\n"
         (NO_IMAGE + FAILED, "unreadable", 0, ""), (MISMATCH + FAILED, "other version", 0, "570.172.08"),
         (WPR2 + FAILED, "half-started", 0, ""), (GFW + CANNOT + FAILED, "not booted", 0, ""), (CANNOT + FAILED, "not set up", 0, "(0x62:0x40:2168)"),
         (POWER + FAILED, "no power", 0, ""), (BOOTER + CANNOT + FAILED, "no loader", 0, ""), (ROM + CANNOT + FAILED, "no ROM", 0, ""),
+        (FMC + CANNOT + FAILED, "no FMC", 0, ""),
         (READY + FAILED, "not ready", 0, ""), (READY.replace("only ready", "ready") + FAILED, "not set up", 0, "(0x62:0x40:2168)"),
         (BOOTER + CANNOT + FAILED + FAILED, "not set up", 0, "(0x62:0x40:2168)"),
         (OF_A_LOG + FAILED, "not set up", 0, "(0x62:0x40:2168)"),
@@ -135,6 +137,7 @@ def on(cause, error=0, words="", **more):
         ("not set up", 0, "GPU not set up", "that line does not name the cause", KERNEL_LOG),
         ("no power", 0, "GPU not set up", "no power", "look at each power cable of this board"),
         ("no loader", 0, "GPU not set up", "Booter", "power it off and on"),
+        ("no FMC", 0, "GPU not set up", "GSP-FMC", "power it off and on"),
         ("not ready", 0, "GPU not set up", "not a data-center GPU", "NVreg_OpenRmEnableUnsupportedGpus=1"),
         ("no ROM", 0, "GPU not set up", "no valid ROM", "ask the vendor of the board"),
     ],

@@ -38,6 +38,16 @@ def tell_of_nouveau(facts: Facts) -> StateText | None:
     )
 
 
+def holder_before_pod(facts: Facts) -> tuple[str, str] | None:
+    """A driver of the kernel that holds a GPU for which a container is to bring the driver: its module cannot have it
+    then (kubernetes-sigs/image-builder issue 1468). What is set aside on purpose says nothing."""
+    for one in facts.driver.holders:
+        if not (one.is_of_log or one.is_reserving):
+            out = "" if one.kept_out_by else ", and nothing keeps it out"
+            return f"{one.name} holds the GPU at {', '.join(one.slots)}{out}", _way_out(one, facts)
+    return None
+
+
 def boot_after_nouveau(facts: Facts) -> BootOutlook:
     """Packages of the driver bring the file that keeps it out, unless it was deleted; NVIDIA's installer does unless an
     option forbids it."""

@@ -36,6 +36,7 @@ KERNEL_LOG = "sudo dmesg | grep -E 'NVRM|nvidia .*firmware'"
 MISSING, INTERRUPTED, UNREADABLE, OTHER_VERSION = "missing", "interrupted", "unreadable", "other version"
 HALF_STARTED, NOT_BOOTED, NOT_SET_UP = "half-started", "not booted", "not set up"
 NO_POWER, NO_LOADER, NO_ROM, NOT_READY = "no power", "no loader", "no ROM", "not ready"
+NO_FMC = "no FMC"
 OF_FIRMWARE = frozenset({MISSING, INTERRUPTED, UNREADABLE, OTHER_VERSION})
 _BUS = r"([0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})(?:\.([0-7]))?"
 _LOAD = regex(
@@ -57,10 +58,12 @@ _NO_ROM = regex(r"NVRM: .*(?:did not find valid ROM signature|failed to find BIT
 # "Open Linux Kernel Modules"; NVIDIA/open-gpu-kernel-modules issues 246 and 326).
 _NOT_READY = regex(r"NVRM: .*Open nvidia\.ko is only ready for use on Data Center GPUs")
 _NOT_BOOTED = regex(r"NVRM: .*failed to wait for GFW[_ ]BOOT", re.IGNORECASE)
+# Of Hopper and newer, whose firmware a processor of its own starts (FMC): kernel_gsp_gh100.c; issue 1120.
+_FMC = regex(r"NVRM: .*GSP-FMC reported an error while attempting to boot GSP")
 _FAILED = regex(rf"NVRM: *GPU (?:at )?(?:PCI:)?{_BUS}:? RmInitAdapter failed!? ?(\([0-9A-Fa-fx:]{{1,60}}\))?")
 _CAUSES = {
     HALF_STARTED: _HALF, NOT_BOOTED: _NOT_BOOTED, NO_POWER: _NO_POWER, NO_LOADER: _NO_LOADER, NO_ROM: _NO_ROM,
-    NOT_READY: _NOT_READY,
+    NOT_READY: _NOT_READY, NO_FMC: _FMC,
 }  # fmt: skip
 _PACKAGE = regex(r"nvidia-firmware(?:-.*)?|firmware-nvidia(?:-.*)?-gsp")
 _KERNEL_COMMON = regex(r"nvidia-kernel-common(?:-.*)?")
@@ -81,6 +84,7 @@ _DESCRIBED = {
     NOT_BOOTED: "the firmware on the board itself did not start for {} (kernel log: GFW_BOOT)",
     NO_POWER: "the power connectors of {} have no power (kernel log: necessary power cables)",
     NO_LOADER: "the loader of the firmware ended with an error for {} (kernel log: Booter)",
+    NO_FMC: "the processor that starts the firmware ended with an error for {} (kernel log: GSP-FMC)",
     NO_ROM: "the driver found no valid ROM (VBIOS) of {} (kernel log)",
     NOT_READY: "the open kernel module of this release drives {} only with an option, as it is not a data-center GPU "
     "(kernel log: only ready for use on Data Center GPUs)",
@@ -100,6 +104,7 @@ _WAYS = {
     NO_LOADER: "drain the host, and power it off and on: a reboot may leave the GPU as it is\n"
     f"if it comes again, {RUN_REPORT}, and try another version of the driver",
 }
+_WAYS[NO_FMC] = _WAYS[NO_LOADER]
 _OPTION = r"options nvidia NVreg_OpenRmEnableUnsupportedGpus=1\n"  # for printf(1)
 _WAYS[NOT_READY] = (
     "take the closed kernel module of the same version, or a branch from 580 on, whose open module drives it\n"
@@ -128,7 +133,7 @@ class GspFailure(Fact):
 
     slot: str  # 0000:18:00.0
     # missing | interrupted | unreadable | other version (of the firmware), half-started | not booted | no power |
-    # no loader | no ROM | not ready | not set up
+    # no loader | no ROM | no FMC | not ready | not set up
     cause: str
     version: str  # of the firmware that was asked for; of another version: of the module
     file: str  # gsp_ga10x.bin; empty where the log does not name one
