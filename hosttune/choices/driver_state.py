@@ -185,7 +185,7 @@ def _led_to(way: str | ByPolicy, facts: Facts, params: Mapping[str, Any], found:
     if first := next((one.name for one in found if then.way_out and then.way_out in one.way_out), ""):
         return f"after `{first}` is solved: {way}"
     if then.way_out:
-        return f"{then.way_out} (until then {way.how} is refused: {then.obstacle})"
+        return f"{then.way_out}\nuntil then {way.how} is refused: {then.obstacle}"
     why = "; ".join(then.clauses[1:] or then.clauses)  # the first clause is what the state says
     return f"sudo apt-get update, and look again: nothing else is offered now ({why})"
 

@@ -235,6 +235,27 @@ def test_update_that_costs_a_package_is_advised_as_plan_would_take_it(name, way)
 
 
 @pytest.mark.parametrize(
+    "site",
+    ["https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2404/x86_64  Packages", "file:/var/cuda-repo"],
+)
+def test_upgrade_that_takes_ubuntus_driver_from_nvidias_archive_is_kept_away_by_a_pin(site):
+    """By NVIDIA's own cuda-repository-pin-600, or as its version is newer; Ubuntu's prebuilt modules would stay."""
+    names = ("libnvidia-compute-580", "nvidia-utils-580")
+    versions, new = {"580.142-0ubuntu1": "NVIDIA"}, "580.142-0ubuntu1"
+    offers = tuple(Offer(one, PACKAGE, new, "Ubuntu", "NVIDIA", versions, new, 100, ((new, site),)) for one in names)
+    (state,) = states(host(archives={"updates": offers}))
+    assert state.evidence.startswith(
+        "the next `apt upgrade` takes the driver from NVIDIA in the place of Ubuntu's: libnv"
+    )
+    first, *_, last = state.way_out.split("\n")
+    assert last.startswith("until then update: true for gpu-driver in the policy is refused")
+    pin = r"printf 'Package: libnvidia-compute* nvidia-utils*\nPin: origin developer.download.nvidia.com\nPin-Priority: -1\n' | sudo tee"
+    is_known = site.startswith("https")
+    assert (pin in first) is is_known
+    assert first.startswith("decide for one archive: apt-cache policy libnvidia-compute-580 shows both") is not is_known
+
+
+@pytest.mark.parametrize(
     "more",
     [
         {"nvidia": {"smi": "answers"}},  # a container's own, or one that lies where no known file is

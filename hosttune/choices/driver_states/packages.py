@@ -26,7 +26,7 @@ from hosttune.choices.drivers.branch import (
     supported_branches,
     why_over,
 )
-from hosttune.choices.drivers.branch_offers import offers_within
+from hosttune.choices.drivers.branch_offers import offers_of_other_makers, offers_within
 from hosttune.choices.drivers.components import fabric_packages, list_managers
 from hosttune.choices.drivers.switches import has_switches
 from hosttune.choices.next_kernel import make_module_commands
@@ -223,9 +223,12 @@ def update(facts: Facts) -> StateText | None:
     updates = [offer for offer in offers_within(facts) if offer.name not in known]
     if not facts.driver.branch or not updates or (leaves_none(facts) and newer_build(facts)):  # in `DKMS failed`
         return None
+    evidence = f"a newer driver of branch {facts.driver.branch} is available: {list_offers(updates)}"
+    if foreign := offers_of_other_makers(updates):
+        whose = f"{foreign[0].candidate_from} in the place of {foreign[0].installed_from}'s"
+        evidence = f"the next `apt upgrade` takes the driver from {whose}: {list_offers(foreign)}"
     return (
-        f"a newer driver of branch {facts.driver.branch} is available: {list_offers(updates)}"
-        + _describe_phasing(updates),
+        evidence + _describe_phasing(updates),
         ByPolicy(
             "",
             "update: true for gpu-driver in the policy",

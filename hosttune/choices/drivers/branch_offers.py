@@ -9,9 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.facts.gpu.archives import branch_in
+from hosttune.facts.gpu.archives import NVIDIA_SITES, branch_in
+from hosttune.facts.gpu.package_roles import parse_package
+from hosttune.quoting import quote
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from hosttune.facts import Facts
     from hosttune.facts.gpu.archives import Offer
 
@@ -32,6 +36,26 @@ def offers_elsewhere(facts: Facts) -> tuple[Offer, ...]:
     held = facts.driver.held
     offers = (offer for offer in facts.archives.updates if offer.name not in held)
     return tuple(offer for offer in offers if offer.branch not in (0, _find_branch(facts)))
+
+
+def offers_of_other_makers(offers: Iterable[Offer]) -> tuple[Offer, ...]:
+    """Of these those that another archive has than what is installed, where apt names both: its priority is higher, as
+    by NVIDIA's own cuda-repository-pin-600, or it has the newer version."""
+    return tuple(one for one in offers if one.installed_from and one.candidate_from not in ("", one.installed_from))
+
+
+def keep_archive_away(offers: Iterable[Offer]) -> str:
+    """The command that keeps apt from NVIDIA's archive for these packages only: CUDA comes from there all the same
+    (apt_preferences(5), the specific form, which goes before `Package: *`). Empty for another archive, or a copy on
+    this disk."""
+    wanted = [one for one in offers if one.candidate_from == "NVIDIA"]
+    lines = [line for one in wanted for version, line in one.sources if version == one.candidate]
+    site = next((site for site in NVIDIA_SITES for line in lines if site in line), "")
+    if not site:
+        return ""
+    names = sorted({f"{parse_package(one.name).base or one.name}*" for one in wanted})
+    text = rf"Package: {' '.join(names)}\nPin: origin {site}\nPin-Priority: -1\n"  # for printf(1)
+    return f"printf {quote(text)} | sudo tee /etc/apt/preferences.d/nvidia-driver"
 
 
 def _find_branch(facts: Facts) -> int:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hosttune.choices.driver_states.packages import tell_of_held, unhold_driver
 from hosttune.choices.driver_states.state import BootOutlook, DriverState
 from hosttune.choices.drivers.branch import why_over
-from hosttune.choices.drivers.branch_offers import offers_within
+from hosttune.choices.drivers.branch_offers import keep_archive_away, offers_within
 from hosttune.choices.drivers.choice import DriverChoice, keep_driver, refuse
 from hosttune.choices.drivers.install import choose_install
 from hosttune.choices.drivers.nvidia_archive import switch_within_archive
@@ -115,6 +115,14 @@ def _list_others(packages: Iterable[DriverPackage], new: DriverChoice) -> tuple[
     return tuple(sorted(found))
 
 
+def _keep_other_away(foreign: Sequence[Offer]) -> str:
+    one = foreign[0]
+    if command := keep_archive_away(foreign):
+        return f"keep {one.candidate_from}'s archive away from this driver: {command}"
+    look = f"decide for one archive: apt-cache policy {quote(one.name)} shows both"
+    return f"{look}, and a pin (apt_preferences(5)) keeps the other away"
+
+
 def choose_update(facts: Facts, params: Mapping[str, Any], before: First) -> DriverChoice | None:
     """The newer versions that apt offers of the packages that are there; None where there are none."""
     driver = facts.driver
@@ -130,8 +138,7 @@ def choose_update(facts: Facts, params: Mapping[str, Any], before: First) -> Dri
         return refuse(
             f"the update of {one.name} comes from {one.candidate_from}, and what is installed from "
             f"{one.installed_from or 'no archive that is known'}: a driver of mixed sources breaks",
-            way_out=f"decide for one archive: apt-cache policy {one.name} shows both, and a pin (apt_preferences(5)) "
-            "keeps the other away",
+            way_out=_keep_other_away(foreign),
             driver=driver,
         )
     if first := before():
