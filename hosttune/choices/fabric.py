@@ -22,7 +22,7 @@ from hosttune.choices.drivers.switches import (
     without_umad,
 )
 from hosttune.facts import Facts
-from hosttune.facts.base import Fact, lazy
+from hosttune.facts.base import Fact, attempt, lazy
 from hosttune.frozen import frozen
 
 _IN_POD = "the GPU Operator brings driver and Fabric Manager in a container"
@@ -46,7 +46,9 @@ class Fabric(Fact):
 def choose(facts: Facts, params: Mapping[str, Any]) -> Fabric:  # noqa: ARG001 - the interface of all choices
     """Raises UnknownFact where the answer hangs on something that could not be read."""
     why_not = _not_here(facts)
-    if why_not == _IN_POD and (state := fabric_beside_pod(facts)):
+    # Links and fabric states are judged also where that is not known, which the state of the driver says.
+    state = attempt(fabric_beside_pod, facts) if why_not == _IN_POD else None
+    if isinstance(state, tuple):
         ways = _list_ways(facts, is_run_here=False)
         return Fabric(is_needed=True, reason="", refused=state[0], todo=str(state[1]), **ways)
     if why_not:

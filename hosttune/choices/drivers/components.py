@@ -89,14 +89,15 @@ def fabric_packages(facts: Facts) -> StateText | None:
 def fabric_beside_pod(facts: Facts) -> StateText | None:
     """Of a driver that a container loaded, beside NVSwitches on the PCI bus: no Fabric Manager runs, neither the
     container's nor one of this host's packages, which starts only in the driver's version (canonical/microk8s issue
-    2119, NVIDIA/gpu-operator issues 163 and 286). A GPU that has joined its fabric proves that one did."""
+    2119, NVIDIA/gpu-operator issues 163 and 286). GPUs that tell of their fabric (Hopper and newer) need no such look:
+    gpu-nvlink reports one that waits for it."""
     count, wanted = count_switches(facts), facts.driver.loaded_version
     if not count or not wanted or facts.driver.is_installed or not facts.managers.gpu_operator:
         return None
     if attempt(lambda: facts.pressure.uptime_days * 1440 < _STARTING_MINUTES) is True:
         return None
-    joined = attempt(lambda: any(gpu.fabric_state == "Completed" for gpu in facts.nvlink.gpus))
-    if joined is True or is_manager_running(facts):
+    tells = attempt(lambda: any(gpu.fabric_state for gpu in facts.nvlink.gpus))
+    if tells is True or is_manager_running(facts):
         return None
     installed = list_managers(facts)
     evidence = "no Fabric Manager runs, neither that of the driver's container nor one of this host"
