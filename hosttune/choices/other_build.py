@@ -62,7 +62,7 @@ def former_build(facts: Facts) -> str:
         return ""
     wanted = next((one for one in known[dkms.name].versions if upstream_of(one) == driver.loaded_version), "")
     pairs = _name_all(facts, dkms, wanted)
-    return f"back to {driver.loaded_version}, which was built here: {_APT} {pairs}" if pairs else ""
+    return f"back to {driver.loaded_version}, which was built here: {_APT} --allow-downgrades {pairs}" if pairs else ""
 
 
 def earlier_build(facts: Facts) -> str:
@@ -80,7 +80,7 @@ def earlier_build(facts: Facts) -> str:
         if compare_versions(version, dkms.version) >= 0 or describe_not_driven(facts, branch_in(version)):
             continue
         if pairs := _name_all(facts, dkms, version):
-            return f"the earlier {upstream_of(version)} may build: {_APT} {pairs}"
+            return f"the earlier {upstream_of(version)} may build: {_APT} --allow-downgrades {pairs}"
     return ""
 
 

@@ -344,9 +344,7 @@ def test_version_that_was_built_here_comes_back_with_all_of_its_source(versions,
     facts.driver.is_mismatched = True
     offers = {"nvidia-kernel-open-dkms": SimpleNamespace(versions=versions, installed_from="NVIDIA")}
     facts.archives = SimpleNamespace(packages=offers, updates=(), origins=("NVIDIA",))
-    back = (
-        "back to 570.133, which was built here: sudo apt-get update && sudo apt-get install libcuda1=570.133-1 nvidia-k"
-    )
+    back = "back to 570.133, which was built here: sudo apt-get update && sudo apt-get install --allow-downgrades libcuda1=570.133-1"
     assert find_stop(facts).repair.startswith(back) is leads
 
 
@@ -354,7 +352,7 @@ def test_version_that_was_built_here_comes_back_with_all_of_its_source(versions,
     ("versions", "words"),
     [
         ({"575.51.03-1": "NVIDIA", "570.133.20-1": "NVIDIA", "570.124.06-1": "NVIDIA", "595.1-1": "NVIDIA"},
-         "the earlier 570.133.20 may build: sudo apt-get update && sudo apt-get install libcuda1=570.133.20-1 nvidia-k"),
+         "the earlier 570.133.20 may build: sudo apt-get update && sudo apt-get install --allow-downgrades libcuda1=570.133.20-1 nvidia-k"),
         ({"575.51.03-1": "NVIDIA"}, "bring a newer release of branch 575 from where this one came, or a kernel that"),
     ],
 )  # fmt: skip
