@@ -50,7 +50,8 @@ def telling(
     told = {tuple(line.split()): text for line, text in answers.items()}
     kept = [one for one in record.data["queries"] if tuple(one["argv"]) not in told]
     more = [
-        {"argv": list(argv), **({"absent": True} if text is None else _make_answer(text))} for argv, text in told.items()
+        {"argv": list(argv), **({"absent": True} if text is None else _make_answer(text))}
+        for argv, text in told.items()
     ]
     running = [{**PROCESS, "pid": 4711 + number, "name": "python", **one} for number, one in enumerate(processes)]
     others = {name[:15] for name in daemons or {}}
