@@ -14,6 +14,7 @@ from hosttune.facts.containers.kubernetes import DAEMONS
 from hosttune.facts.reading import hint, names_in, read_integer, read_line, read_text, require_known
 from hosttune.frozen import frozen
 from hosttune.numbers import parse_digits
+from hosttune.quoting import quote
 from hosttune.regex import regex
 from hosttune.values import ABSENT
 
@@ -45,6 +46,11 @@ class TaskGroup(Fact):
     def percent(self) -> float:
         """How much of that is in use."""
         return _compute_percent(self.tasks, self.most)
+
+    @property
+    def way_out(self) -> str:
+        """What takes the bound away at once and from then on, where that many tasks are meant (systemctl(1))."""
+        return f"sudo systemctl set-property {quote(self.name)} TasksMax=infinity"
 
     @property
     def starts_jobs(self) -> bool:
