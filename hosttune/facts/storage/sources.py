@@ -513,7 +513,7 @@ class Sources:
         return next((one for one in lines if device in (self.find(one.source) or ())), None)
 
     def find_lost_crypt_line(self, source: str) -> CryptLine | None:
-        """The line of /etc/crypttab that makes what a source below /dev/mapper names, if no device has what it opens."""
+        """The line of /etc/crypttab that makes a source below /dev/mapper of what no device has."""
         lines = crypt_lines(self._facts) if source.startswith(MAPPER) else ()
         return next((one for one in lines if source == f"{MAPPER}{one.name}" and self.find(one.source) == ()), None)
 

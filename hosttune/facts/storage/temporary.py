@@ -142,7 +142,7 @@ def _find_noexec(reader: Reader, facts: Facts) -> tuple[NoExec, ...]:
 
 
 def _compiles(facts: Facts) -> bool:
-    """Whether jobs may compile code for a GPU here. Where none does, a noexec that someone wrote harms no disk for data."""
+    """Whether jobs may compile code for a GPU here. Without, a noexec that someone wrote harms no data."""
     return attempt(lambda: facts.gpus.has_gpu or facts.other_gpus.count > 0) is not False
 
 
