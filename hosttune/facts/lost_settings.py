@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, attempt, lazy
 from hosttune.facts.commands import RC_LOCAL
+from hosttune.facts.file_owners import NO_PACKAGE
 from hosttune.facts.kernel.grub import has_entry, parse_menu, settings_of
 from hosttune.facts.kernel.grub_arguments import FOLDER as GRUB_FOLDER
 from hosttune.facts.kernel.grub_arguments import (
@@ -30,7 +31,6 @@ from hosttune.facts.kernel.grub_arguments import (
 from hosttune.facts.kernel.module_options import same_value
 from hosttune.facts.kernel.modules_at_boot import ON_COMMAND_LINE, kept_out_at_boot, modules_at_boot
 from hosttune.facts.kernel.sysctl import proc_path
-from hosttune.facts.file_owners import NO_PACKAGE
 from hosttune.facts.kernel.sysctl_at_boot import CONF, has_reapplied
 from hosttune.facts.kernel.sysfs_at_boot import udev_writes
 from hosttune.facts.limits.session_limits import ITEMS, find_skipped
