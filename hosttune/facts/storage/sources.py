@@ -76,7 +76,7 @@ _MOST_BELOW = 1024  # devices that one mount is made of
 ZRAM = "take the line out: the service that makes it swaps on it, too"
 EPHEMERAL = (
     "a line of such a disk needs nofail, and a unit that makes the file system at each boot: x-systemd.makefs, and the "
-    "disk by its path in /dev/disk/by-id instead of a UUID"
+    "disk by its path in /dev/disk/by-id (of Azure: /dev/disk/cloud/azure_resource-part1) instead of a UUID"
 )
 _ARRAY = (
     "\nan array keeps its name only if mdadm.conf of the initial RAM disk has it: write the ARRAY lines of sudo mdadm "
