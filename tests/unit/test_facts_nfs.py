@@ -137,9 +137,10 @@ def test_a_mount_is_stale_only_if_its_server_says_so():
     assert stale_of({**answer_about("/mnt/a", ""), **answer_about("/mnt/b", error[:-18] + "Permission denied\n")}) == []
 
 
-def test_a_server_that_is_silent_is_no_stale_mount_and_no_other_is_asked():
-    silent = {make_stale_question("/mnt/a"): Unreadable("stat gives no answer for 2 s")}
-    assert stale_of({**silent, **answer_about("/mnt/b", "stat: x: Stale file handle\n")}) == []
+def test_a_server_that_is_silent_makes_it_unknown():
+    silent = {make_stale_question("/mnt/a"): Unreadable("stat gives no answer for 5 s")}
+    with pytest.raises(UnknownFact, match="no answer for 5 s"):
+        stale_of({**silent, **answer_about("/mnt/b", "stat: x: Stale file handle\n")})
 
 
 def test_no_server_is_asked_on_whose_way_a_user_can_put_a_file_system():

@@ -15,13 +15,21 @@ from hosttune.facts.base import Fact, lazy, make_shared
 from hosttune.facts.containers.kubernetes import is_of_pods
 from hosttune.facts.kernel.sysfs_at_boot import udev_writes
 from hosttune.facts.network.network import ROUTES, interface_to, speed_of
-from hosttune.facts.reading import derive, if_absent, names_in, read_integer, read_text, read_texts, require_known
+from hosttune.facts.reading import (
+    derive,
+    if_absent,
+    names_in,
+    read_integer,
+    read_text,
+    read_texts,
+    require_known,
+    require_sure,
+)
 from hosttune.facts.storage.mounts import is_served
-from hosttune.facts.trusted import find_stranger
 from hosttune.frozen import frozen
-from hosttune.host.door import Completed
 from hosttune.numbers import parse_digits
 from hosttune.regex import regex
+from hosttune.values import ABSENT, is_unrecorded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -33,7 +41,7 @@ if TYPE_CHECKING:
 
 _TYPES = frozenset({"nfs", "nfs4"})
 _STALE = "Stale file handle"  # strerror(ESTALE) of the C locale, in which programs are asked
-_STALE_S = 2.0  # for one server to answer
+_STALE_S = 5.0  # for one server to answer
 _MOST_ASKED = 16  # mounts
 _UDEV = "/etc/udev/rules.d"
 _OURS = "60-hosttune-"
@@ -119,18 +127,33 @@ def make_stale_question(target: str) -> tuple[str, ...]:
 def _find_stale(reader: Reader, facts: Facts, mounts: Iterable[NfsMount]) -> Iterator[NfsMount]:
     """Only what the kernel mounts as NFS: who waits for that can be ended (TASK_KILLABLE), not so for FUSE. So no user
     may be able to put something else on the way, and no other server may be on it. A server that does not answer is no
-    proof of anything, and ends the round: storage-hangs has what the kernel logs of it.
+    proof of anything: that is unknown, and ends the round.
     """
     served = [one.target for one in facts.mounts.all if is_served(one)]
     for mount in tuple(mounts)[:_MOST_ASKED]:
         above = posixpath.dirname(mount.target)
-        if any(f"{above}/".startswith(f"{one}/") for one in served) or find_stranger(reader, above):
+        if any(f"{above}/".startswith(f"{one}/") for one in served) or not _is_way_of_root(reader, above):
             continue
         answer = reader.query(make_stale_question(mount.target), timeout_s=_STALE_S)
-        if not isinstance(answer, Completed):
+        if is_unrecorded(answer):
             return
-        if answer.status != 0 and answer.errors.rstrip().endswith(_STALE):
+        done = require_sure(answer)
+        if done is not ABSENT and done.status != 0 and done.errors.rstrip().endswith(_STALE):
             yield mount
+
+
+def _is_way_of_root(reader: Reader, folder: str) -> bool:
+    """Whether only root can write a folder and those above it. Raises UnknownFact."""
+    while True:
+        answer = reader.stat(folder)
+        if is_unrecorded(answer):
+            return False
+        info = require_known(answer, folder)
+        if info.uid != 0 or info.mode & 0o022:
+            return False
+        if folder == "/":
+            return True
+        folder = posixpath.dirname(folder)
 
 
 def _of_host(facts: Facts) -> Iterator[Mount]:
