@@ -86,7 +86,7 @@ class Nfs(Fact):
     of_pods: tuple[
         str, ...
     ] = ()  # those that only pods use, or users below -hosts or auto.net of autofs: both may name any server
-    stale: tuple[NfsMount, ...] = ()  # those whose server no longer knows the folder, so that every access fails
+    stale: tuple[NfsMount, ...] = ()  # those, without pods, whose server no longer knows the folder: every access fails
 
     @property
     def most_read_ahead_kib(self) -> int:
@@ -126,11 +126,11 @@ def make_stale_question(target: str) -> tuple[str, ...]:
 
 def _find_stale(reader: Reader, facts: Facts, mounts: Iterable[NfsMount]) -> Iterator[NfsMount]:
     """Only what the kernel mounts as NFS: who waits for that can be ended (TASK_KILLABLE), not so for FUSE. So no user
-    may be able to put something else on the way, and no other server may be on it. A server that does not answer is no
-    proof of anything: that is unknown, and ends the round.
+    may be able to put something else on the way, and no other server may be on it; who makes a pod names its server. A
+    server that does not answer is no proof of anything: that is unknown, and ends the round.
     """
     served = [one.target for one in facts.mounts.all if is_served(one)]
-    for mount in tuple(mounts)[:_MOST_ASKED]:
+    for mount in [one for one in mounts if not one.is_of_pods][:_MOST_ASKED]:
         above = posixpath.dirname(mount.target)
         if any(f"{above}/".startswith(f"{one}/") for one in served) or not _is_way_of_root(reader, above):
             continue
@@ -148,8 +148,8 @@ def _is_way_of_root(reader: Reader, folder: str) -> bool:
         answer = reader.stat(folder)
         if is_unrecorded(answer):
             return False
-        info = require_known(answer, folder)
-        if info.uid != 0 or info.mode & 0o022:
+        info = require_sure(answer)
+        if info is ABSENT or info.uid != 0 or info.mode & 0o022:
             return False
         if folder == "/":
             return True
