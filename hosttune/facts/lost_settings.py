@@ -10,12 +10,14 @@ path, ignoring"), udev(7), systemd.unit(5), systemd.exec(5), systemd.resource-co
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, attempt, lazy
 from hosttune.facts.commands import RC_LOCAL
+from hosttune.facts.file_owners import NO_PACKAGE
 from hosttune.facts.kernel.grub import has_entry, parse_menu, settings_of
 from hosttune.facts.kernel.grub_arguments import FOLDER as GRUB_FOLDER
 from hosttune.facts.kernel.grub_arguments import (
@@ -29,7 +31,7 @@ from hosttune.facts.kernel.grub_arguments import (
 from hosttune.facts.kernel.module_options import same_value
 from hosttune.facts.kernel.modules_at_boot import ON_COMMAND_LINE, kept_out_at_boot, modules_at_boot
 from hosttune.facts.kernel.sysctl import proc_path
-from hosttune.facts.kernel.sysctl_at_boot import CONF
+from hosttune.facts.kernel.sysctl_at_boot import CONF, has_reapplied
 from hosttune.facts.kernel.sysfs_at_boot import udev_writes
 from hosttune.facts.limits.session_limits import ITEMS, find_skipped
 from hosttune.facts.limits.session_limits import read_files as read_limits
@@ -46,7 +48,7 @@ from hosttune.host.door import Stat
 from hosttune.host.known.unit_folders import ADMIN
 from hosttune.quoting import quote
 from hosttune.regex import regex
-from hosttune.values import ABSENT
+from hosttune.values import ABSENT, Unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -82,6 +84,9 @@ _PUT_AWAY = regex(r"(?i)readme|bac?k(?:up)?$|old$|orig|disabled|off$|save|exampl
 _ALIAS = regex(r"(?m)^[ \t]*(?:alias|install)[ \t]+([\w-]{1,64})[ \t]")
 _WAAGENT = "/etc/waagent.conf"
 _OF_DISK = regex(r"(?m)^ResourceDisk\.(Format|EnableSwap)=([yn])[ \t]*$")
+_ZRAM = "/etc/systemd/zram-generator.conf"
+_ZRAM_SECTION = regex(r"(?m)^[ \t]*\[(zram\d{1,4})\][ \t]*$")
+_GENERATORS = tuple(f"{root}/systemd/system-generators" for root in _ROOTS)
 _GRUB = FileOrder(GRUB_FOLDER, ".cfg")
 # Arguments that images of distributions leave in /etc/default/grub, and that cost nothing.
 _IDLE = frozenset({"quiet", "splash", "console", "nosplash", "rhgb", "vt.handoff"})
@@ -155,6 +160,8 @@ def _find_files(reader: Reader, facts: Facts) -> Iterator[LostFile]:
     yield from _find_unread_grub(reader, facts)
     yield from _find_lost_default(reader, facts)
     yield from _find_waagent(reader, facts)
+    yield from _find_unread_zram(reader, facts)
+    yield from _find_overruled(reader, facts)
     for (path, other), rows in found.items():
         order = rows[0][0].order
         yield LostFile(
@@ -471,6 +478,49 @@ def _find_waagent(reader: Reader, facts: Facts) -> Iterator[LostFile]:
         )
         owner = facts.file_owners[_WAAGENT].name
         yield LostFile(_WAAGENT, (), (), owner, "", "", False, _WAAGENT, why=why, way_out=way_out)
+
+
+def _find_unread_zram(reader: Reader, facts: Facts) -> Iterator[LostFile]:
+    """Swap on compressed memory of zram-generator.conf(5), which only the generator reads: systemd has none itself."""
+    if any(reader.stat(f"{folder}/zram-generator") is not ABSENT for folder in _GENERATORS):
+        return
+    for path, content in (*read_texts(reader, (_ZRAM,)), *drop_in_texts(reader, (f"{_ZRAM}.d",))):
+        sections = tuple(f"[{name}]" for name in _ZRAM_SECTION.findall(content))
+        if sections and facts.file_owners[path].decides:
+            way_out = (
+                "sudo apt-get install systemd-zram-generator\n"
+                f"let it make the swap now: sudo systemctl daemon-reload && sudo systemctl start "
+                f"{quote(f'systemd-zram-setup@{sections[0][1:-1]}.service')}"
+            )
+            why = f"{', '.join(sections)}: zram-generator is not installed, and nothing else reads this file"
+            owner = facts.file_owners[path].name
+            yield LostFile(path, sections, (), owner, "", "", False, path, why=why, way_out=way_out)
+
+
+def _find_overruled(reader: Reader, facts: Facts) -> Iterator[LostFile]:
+    """Sysctls that TuneD sets to something else after the boot: of files that were put where packages have theirs, and
+    of all files if TuneD does not apply them again (reapply_sysctl).
+    """
+    managers, is_turned = facts.managers, attempt(has_reapplied, reader, facts) is True
+    found: dict[str, list[tuple[str, int, str]]] = {}
+    for key in managers.tuned_sysctls if attempt(lambda: managers.tuned_at_boot) is True else ():
+        value = managers.tuned_sysctl_values[key]
+        last = next(iter(facts.sysctl_at_boot[key].settings[-1:]), None)
+        if last is None or not last.line or _is_same(last.value, value) or value.startswith(("<", ">")):
+            continue
+        owner = attempt(lambda path: facts.file_owners[path], last.path)
+        if not isinstance(owner, Unreadable) and (owner.name == NO_PACKAGE or (owner.decides and not is_turned)):
+            found.setdefault(last.path, []).append((f"{key} = {last.value}", last.line, f"{key} = {value}"))
+    for path, rows in found.items():
+        texts, lines, others = zip(*rows, strict=True)
+        why = f"{', '.join(texts)}: TuneD sets {', '.join(others)} after it (profile {managers.tuned_profile})"
+        again = "" if is_turned else "write reapply_sysctl = 1 into /etc/tuned/tuned-main.conf\n"
+        better = f"{SYSCTL.folder}/{posixpath.basename(path)}"
+        move = "" if path == better else f"sudo mv {quote(path)} {quote(better)}\n"
+        way_out = f"{again}{move}let TuneD apply it again after its own values: sudo systemctl restart tuned"
+        yield LostFile(
+            path, texts, lines, facts.file_owners[path].name, "", "", False, better, why=why, way_out=way_out
+        )
 
 
 def _key_of(one: Placed) -> str:

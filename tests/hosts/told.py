@@ -26,17 +26,21 @@ def daemons_of(running: Mapping[str, str]) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
+def _make_answer(text: str | Mapping[str, Any]) -> dict[str, Any]:
+    return {"status": 0, "stdout": "", "stderr": "", **({"stdout": text} if isinstance(text, str) else text)}
+
+
 def telling(
     record: RecordReader,
     processes: Sequence[Mapping[str, Any]],
-    answers: Mapping[str, str | None],
+    answers: Mapping[str, str | Mapping[str, Any] | None],
     spaces: Mapping[str, Sequence[int]] | None = None,
     usages: Mapping[str, Sequence[int]] | None = None,
     unreadable: Mapping[str, str] | None = None,
     daemons: Mapping[str, str] | None = None,
 ) -> RecordReader:
     """`processes`: what is not said of one is as in PROCESS. `answers`: a command line to what it prints, None where there
-    is no such program. `spaces`: a
+    is no such program; a mapping has its status and stderr. `spaces`: a
     mount to its bytes, bytes left, inodes, inodes left. `usages`: a folder to the bytes and files that lie in it, and
     whether all of it was counted. `unreadable`: a path of the record to why nobody can look there. `daemons`: a name to
     the command lines of root's processes that run there, in place of those of the record.
@@ -46,7 +50,7 @@ def telling(
     told = {tuple(line.split()): text for line, text in answers.items()}
     kept = [one for one in record.data["queries"] if tuple(one["argv"]) not in told]
     more = [
-        {"argv": list(argv), **({"absent": True} if text is None else {"status": 0, "stdout": text, "stderr": ""})}
+        {"argv": list(argv), **({"absent": True} if text is None else _make_answer(text))}
         for argv, text in told.items()
     ]
     running = [{**PROCESS, "pid": 4711 + number, "name": "python", **one} for number, one in enumerate(processes)]

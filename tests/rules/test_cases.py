@@ -11,7 +11,8 @@ there.
   log: ["NVRM: Xid (PCI:0000:1b:00): 79, GPU has fallen off the bus."]  # lines of the kernel log; null: nobody can read it
   processes: [{cgroup: /system.slice}]  # GPU processes that run there; what is not said is as in tests/hosts/told.py
   daemons: {slurmd: "/usr/sbin/slurmd --systemd"}  # root's processes of a name, by their command lines
-  answers: {"nvidia-smi -L": "GPU 0"}   # what programs print there; null for one that is not installed
+  answers: {"nvidia-smi -L": "GPU 0"}   # what programs print there; null for one that is not installed; a mapping
+                                     # has `status` and `stderr`
   spaces: {/data: [1000, 10, 0, 0, 50]} # bytes, bytes left, inodes, inodes left of a mount, bytes kept back for root
   usages: {/tmp: [1000, 3, true]}       # bytes and files that lie in a folder, and whether all of it was counted
   unreadable: {/sys/block: no permission} # paths where nobody can look, and why

@@ -238,3 +238,13 @@ def test_partition_is_of_the_disk_that_its_name_says():
         "sda": ["sda1"], "sdaa": ["sdaa2"], "sdp": ["sdp3"], "nvme0n": ["nvme0n1"], "dm-": ["dm-0"],
         "nvme0n1": ["nvme0n1p1", "nvme0n1p12"], "mmcblk0": ["mmcblk0p1"], "cciss!c0d0": ["cciss!c0d0p2"],
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("link", ["/dev/disk/cloud/azure_resource", "/dev/disk/azure/resource"])
+def test_temporary_disk_of_azure_is_known_by_the_rules_of_udev_and_not_by_its_model(link):
+    vmbus = "/sys/devices/LNXSYSTM:00/ACPI0004:00/VMBUS:00/f8b3781a/host0/target0:0:0/0:0:0:1/block"
+    tree = Tree().add("sda", vmbus, device__model="Virtual Disk", partitions=("sda1",))
+    tree.add("sdb", vmbus, device__model="Virtual Disk", partitions=("sdb1",))
+    tree.links[link] = "../../sdb"
+    tree.files["/dev/sdb"] = ""
+    assert [one.name for one in tree.disks().all if one.is_ephemeral] == ["sdb", "sdb1"]

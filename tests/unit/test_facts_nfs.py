@@ -3,7 +3,9 @@
 import pytest
 
 from hosttune.facts import Facts, UnknownFact
-from hosttune.facts.storage.nfs import read_ahead_lines
+from hosttune.facts.storage.nfs import make_stale_question, read_ahead_lines
+from hosttune.host.door import Completed, Stat
+from hosttune.values import Unreadable
 from tests.unit.fake_reader import FakeReader
 
 MOUNTS = """\
@@ -111,3 +113,37 @@ def test_server_that_a_user_chose_below_the_map_of_all_hosts_is_no_server_of_thi
     found = nfs(**{"/proc/self/mountinfo": table, "/sys/class/bdi/0:71/read_ahead_kb": "128\n"}, **maps)
     assert [one.target for one in found.mounts] == ["/data/x", "/home"]
     assert found.of_pods == ("evil",)
+
+
+STALE_ROWS = (
+    "20 1 0:50 / /mnt/a rw shared:1 - nfs4 nfs01:/a rw\n"
+    "21 1 0:51 / /mnt/b rw shared:2 - nfs nfs02:/b rw\n"
+    "22 1 0:52 / /mnt/a/c rw shared:3 - nfs nfs03:/c rw\n"
+)
+
+
+def answer_about(target, error):
+    return {make_stale_question(target): Completed(1 if error else 0, b"nfs\n", error.encode())}
+
+
+def stale_of(queries, stats=None):
+    reader = FakeReader({"/proc/self/mountinfo": STALE_ROWS}, folders=("/mnt",), stats=stats, queries=queries)
+    return [one.target for one in Facts(reader).nfs.stale]
+
+
+def test_a_mount_is_stale_only_if_its_server_says_so():
+    error = "stat: cannot read file system information for '/mnt/b': Stale file handle\n"
+    assert stale_of({**answer_about("/mnt/a", ""), **answer_about("/mnt/b", error)}) == ["/mnt/b"]
+    assert stale_of({**answer_about("/mnt/a", ""), **answer_about("/mnt/b", error[:-18] + "Permission denied\n")}) == []
+
+
+def test_a_server_that_is_silent_makes_it_unknown():
+    silent = {make_stale_question("/mnt/a"): Unreadable("stat gives no answer for 5 s")}
+    with pytest.raises(UnknownFact, match="no answer for 5 s"):
+        stale_of({**silent, **answer_about("/mnt/b", "stat: x: Stale file handle\n")})
+
+
+def test_no_server_is_asked_on_whose_way_a_user_can_put_a_file_system():
+    error = answer_about("/mnt/b", "stat: x: Stale file handle\n")
+    stats = {"/mnt": Stat("directory", 0o755, 1000, 1000, 0, 0, 1, 2, 1)}
+    assert stale_of({**answer_about("/mnt/a", ""), **error}, stats) == []

@@ -314,3 +314,17 @@ def test_what_is_said_of_a_users_image_pushes_out_nothing_else():
 
     assert {error.format("sdb"), STOPPED, SILENT, HUNG} <= {*kept}
     assert len(kept) == 4 + 2 * 400
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "nvme nvme0: I/O tag 0 (1000) opcode 0x2 (I/O Cmd) QID 3 timeout, aborting req_op:READ(0) size:4096",
+        "sd 0:0:1:0: timing out command, waited 180s",
+        "sd 2:0:0:0: [sdb] tag#12 task abort: SUCCESS scmd(0x1)",
+        "ata3.00: exception Emask 0x0 SAct 0x40 SErr 0x0 action 0x6 frozen",
+        "ata3.00: failed command: READ FPDMA QUEUED",
+    ],
+)
+def test_lines_of_disks_that_do_not_answer_are_asked_of_the_journal(line):
+    assert regex(JOURNAL[-2].removeprefix("--grep=")).match(line)

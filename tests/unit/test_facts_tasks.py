@@ -37,7 +37,16 @@ def test_groups_with_a_bound_are_told_of_either_version_of_control_groups():
         **group("system.slice/slurmd.service", 7, 4915, root=f"{CGROUP}/pids"),
     }
     found = [(one.name, one.tasks, one.most, one.refused, one.percent) for one in tasks_of(files).groups]
-    assert found == [("user-1000.slice", 90, 100, 4, 90.0), ("slurmd.service", 7, 4915, 0, 0.1)]
+    assert found == [
+        ("user-1000.slice", 90, 100, 4, 90.0),
+        ("cron.service", 3, 4, 0, 75.0),
+        ("slurmd.service", 7, 4915, 0, 0.1),
+    ]
+
+
+def test_a_service_that_starts_no_jobs_and_ends_meanwhile_makes_nothing_unknown():
+    ended = {f"{CGROUP}/system.slice/fwupd.service/pids.max": "4915\n"}
+    assert tasks_of({**ended, **group("system.slice/cron.service", 3, "max")}).groups == ()
 
 
 def test_no_more_than_forty_users_are_looked_at():

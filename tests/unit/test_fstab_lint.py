@@ -344,6 +344,7 @@ FILES = [  # code, level, lines, file
     ("misread", "error", [1], b"UUID=1 /data ext4 nofail "),
     ("misread", "error", [1], b"UUID=1 /data ext4 nofail\r\n"),
     ("duplicate", "error", [1, 2], b"UUID=1 /data ext4 nofail 0 0\nUUID=2 /data/ ext4 nofail 0 0\n"),
+    ("duplicate", "warning", [1, 2], b"UUID=1 /data ext4 nofail 0 0 # a\nUUID=1 /data/ ext4 nofail 0 0\n"),
     ("duplicate", "note", [1, 2], b"UUID=1 /m ext4 noauto 0 0\nUUID=2 /m ext4 noauto 0 0\n"),
     ("duplicate-swap", "warning", [2], b"/swap.img none swap sw 0 0\n/swap.img none swap sw 0 0\n"),
     ("circle", "error", [1, 2], b"/x /y none bind 0 0\n/y/a /x none bind 0 0\n"),

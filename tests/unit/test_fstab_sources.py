@@ -456,3 +456,21 @@ def test_name_of_the_kernel_for_root_is_fine_with_one_disk():
     facts = host("/dev/sda2 / ext4 defaults 0 1")
     facts.__dict__["disks"] = replace(facts.disks, all=tuple(one for one in facts.disks.all if one.name != "sdb"))
     assert not [one for one in look_at_boot_lines(facts) if one.risk]
+
+
+def test_a_mapping_whose_encrypted_disk_is_gone_names_that_disk_and_its_line():
+    crypttab = {"/etc/crypttab": f"media UUID={OTHER} /etc/keys/media nofail\n", "/dev/mapper/control": ""}
+    found = fault("/dev/mapper/media /media ext4 nofail 0 2", more=crypttab.items())
+    assert found.kind is SourceKind.MISSING
+    made = f"made by line 1 of /etc/crypttab of UUID={OTHER}, which no device has"
+    assert found.sentence == f"names /dev/mapper/media, {made}"
+    assert found.way_out == "find the disk (sudo lsblk -f), or take both lines out"
+
+
+def test_the_trap_a_mapping_whose_encrypted_disk_is_there_may_lie_in_it():
+    crypttab = {"/etc/crypttab": f"media UUID={OTHER} none luks\n", "/dev/mapper/control": ""}
+    held = (*HELD, ("sdc", "/dev/sdc", "crypto_LUKS", "", OTHER, "", ""))
+    found = fault(
+        "/dev/mapper/media /media ext4 nofail 0 2", more=crypttab.items(), held=held, devices=[("sdc", "8:32", ())]
+    )
+    assert found.kind is SourceKind.HIDDEN

@@ -86,11 +86,17 @@ OF_MOUNTS = (
 )
 # XFS after an error, or on demand: xfs_do_force_shutdown of fs/xfs/xfs_fsops.c
 _XFS_STOPS = r"|XFS \([\w!-]{1,64}\): (?:User initiated shutdown |.{1,200}Shutting down filesystem)"
+# A disk that does not answer, while the driver tries again: drivers/nvme/host/pci.c (nvme_timeout), scsi_error.c and
+# the drivers of SCSI adapters, drivers/ata/libata-eh.c (ata_eh_link_report).
+SILENT_DISKS = (
+    r"|nvme nvme\d{1,9}: I/O .{1,80}\btimeout|sd \d{1,9}(?::\d{1,9}){3}: .{0,80}(?:timing out command|task abort)"
+    r"|ata\d{1,9}(?:\.\d\d)?: (?:exception Emask|failed command:)"
+)
 OF_STORAGE = (
     r"EXT4-fs \([\w!-]+\): (?:Remounting filesystem read-only|shut down requested|mounted filesystem)"
     + _XFS_STOPS
     + r"|nfs: server \S+ (?:not responding|OK)|INFO: task .{1,64}:\d+ blocked "
-    r"|(?:\w+: )?(?:I/O|timeout|critical medium|protection|device offline) error, dev " + OF_MOUNTS
+    r"|(?:\w+: )?(?:I/O|timeout|critical medium|protection|device offline) error, dev " + SILENT_DISKS + OF_MOUNTS
 )
 # Devices and tables of the kernel that stopped, for facts/kernel/device_log.py.
 _OF_SLOT = r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]: "
@@ -152,12 +158,14 @@ _UNANCHORED = (
     r"|nfs: server .* (not responding|OK)|INFO: task .* blocked "
     r"|(I/O|timeout|medium|protection|offline) error, dev |Linux version \d|Run /\S+ as init process"
 )
-# What records from before hold in the place of both, the newest first: the same without XFS that stopped, without swap
+# What records from before hold in the place of both, the newest first: the same without silent disks, without XFS that
+# stopped, without swap
 # files, drives that are given up, GPUs that were not recovered and interfaces that are held, without modules that do
 # not fit, cards that stall and volumes, without quotas and drives that are set up, without a kernel that died, without
 # devices that stopped, without mounts that failed, and without firmware, then the older form.
 _COLON = ("(?::? state", "(?: state")  # btrfs writes `: state` in some kernels, ` state` in others (messages.c)
-_NO_XFS = tuple(word.replace(_XFS_STOPS, "") for word in JOURNAL)
+_NO_SILENT = tuple(word.replace(SILENT_DISKS, "") for word in JOURNAL)
+_NO_XFS = tuple(word.replace(_XFS_STOPS, "") for word in _NO_SILENT)
 _NO_SWAP = tuple(
     word.replace(OF_SWAP, "").replace(_GIVEN_UP, "").replace(_HELD, "").replace(*_COLON) for word in _NO_XFS
 )
@@ -170,6 +178,7 @@ _OLD_MOUNTS = OF_MOUNTS.replace(_OF_QUOTAS, "").replace(OF_SWAP, "").replace(*_C
 _NO_MOUNTS = tuple(word.replace(_OLD_MOUNTS, "") for word in _NO_DEVICES)
 _OLD = {
     JOURNAL: (
+        _NO_SILENT,
         _NO_XFS,
         _NO_SWAP,
         _NO_MISFIT,

@@ -146,12 +146,12 @@ def _find_unread(reader: Reader, facts: Facts) -> Mapping[str, Placed]:
         return {}
     if any(reader.resolve(path) == CONF for path in drop_ins(reader, FOLDERS)):
         return {}
-    if facts.commands.sysctl_conf_loader or _has_reapplied(reader, facts):
+    if facts.commands.sysctl_conf_loader or has_reapplied(reader, facts):
         return {}
     return found
 
 
-def _has_reapplied(reader: Reader, facts: Facts) -> bool:
+def has_reapplied(reader: Reader, facts: Facts) -> bool:
     """Whether TuneD sets anew what /run/sysctl.d, /etc/sysctl.d and then /etc/sysctl.conf say, after its own values and
     so after all files of packages (reapply_sysctl of tuned-main.conf(5), which is on by default).
     """
@@ -164,7 +164,7 @@ def _has_reapplied(reader: Reader, facts: Facts) -> bool:
 def _read_lines(reader: Reader, facts: Facts) -> tuple[_Line, ...]:
     """Of all files, in the order of boot."""
     files = [*drop_in_texts(reader, FOLDERS)]
-    if attempt(_has_reapplied, reader, facts) is True:
+    if attempt(has_reapplied, reader, facts) is True:
         files.sort(key=lambda one: one[0].startswith(_REAPPLIED))
         files.append((CONF, if_absent(read_text(reader, CONF), "")))
     return tuple(

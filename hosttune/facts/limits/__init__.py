@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from hosttune.facts.limits.container_limits import AllContainerLimits
     from hosttune.facts.limits.host_tables import HostTables
     from hosttune.facts.limits.limits import JobLimits
+    from hosttune.facts.limits.service_files import ServiceFiles
     from hosttune.facts.limits.session_limits import SessionLimits
     from hosttune.facts.limits.shm import Shm
     from hosttune.facts.limits.tasks import Tasks
@@ -21,6 +22,7 @@ class LimitsFacts:
     container_limits: AllContainerLimits
     host_tables: HostTables
     limits: JobLimits
+    service_files: ServiceFiles
     session_limits: SessionLimits
     shm: Shm
     tasks: Tasks

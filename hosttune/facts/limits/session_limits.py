@@ -161,8 +161,8 @@ def _find_refused(facts: Facts, nofile: SessionLimit) -> Iterator[LimitLine]:
         return
     live = None if facts.reader.persistent_only else attempt(lambda: facts.limits.nr_open)
     most = live if isinstance(live, int) else KERNEL_NR_OPEN
-    version = attempt(lambda: facts.packages["libpam-modules"].version)
-    is_old = isinstance(version, str) and bool(version) and compare_versions(version, _TAKES_UNLIMITED) < 0
+    version = facts.packages["libpam-modules"].version if math.inf in amounts.values() else ""
+    is_old = bool(version) and compare_versions(version, _TAKES_UNLIMITED) < 0
     for domain, one in hard.items():
         value = amounts[domain] or 0
         if most < value < math.inf or (value == math.inf and is_old):

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, attempt, lazy
 from hosttune.facts.containers.kubernetes import DAEMONS
-from hosttune.facts.reading import names_in, read_integer, read_line, read_text, require_known
+from hosttune.facts.reading import hint, names_in, read_integer, read_line, read_text, require_known
 from hosttune.frozen import frozen
+from hosttune.numbers import parse_digits
+from hosttune.quoting import quote
 from hosttune.regex import regex
 from hosttune.values import ABSENT
 
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 _ROOTS = ("/sys/fs/cgroup", "/sys/fs/cgroup/pids")  # version 2; the controller of version 1
 _SERVICES = ("slurmd.service", "slurmstepd.scope", "docker.service", "containerd.service", *DAEMONS, "ssh.service")
 _MOST_USERS = 40
+_MOST_SERVICES = 400
 _USER = regex(r"user-\d+\.slice")
 _REFUSED = regex(r"max (\d+)")
 _TASKS = regex(r"\S+ \S+ \S+ \d+/(\d+) \d+\s*")
@@ -45,18 +48,28 @@ class TaskGroup(Fact):
         return _compute_percent(self.tasks, self.most)
 
     @property
-    def is_slice(self) -> bool:
-        """Whether it is a slice, which holds other units."""
-        return self.name.endswith(".slice")
+    def way_out(self) -> str:
+        """What takes the bound away at once and from then on, where that many tasks are meant (systemctl(1))."""
+        return f"sudo systemctl set-property {quote(self.name)} TasksMax=infinity"
+
+    @property
+    def starts_jobs(self) -> bool:
+        """Whether it is a service that starts jobs, containers or logins, so that all of them are concerned."""
+        return self.name in _SERVICES
+
+    @property
+    def is_full(self) -> bool:
+        """Whether being near the bound harms only its own work: logins, and another service that was refused a task."""
+        return self.name.endswith(".slice") or (not self.starts_jobs and self.refused > 0)
 
 
 @frozen
 class Tasks(Fact):
-    """The whole host, and the groups that jobs and people start tasks in."""
+    """The whole host, and the groups in which services, jobs and people start tasks."""
 
     total: int  # tasks on the host
     most: int  # what the kernel allows: the lower of pid_max and threads-max
-    groups: tuple[TaskGroup, ...]  # those with a bound
+    groups: tuple[TaskGroup, ...]  # those with a bound: logins, and services of the system
 
     @property
     def percent(self) -> float:
@@ -91,13 +104,25 @@ def _count_total(reader: Reader) -> int:
 
 def _read_groups(reader: Reader) -> Iterator[TaskGroup]:
     for root in _ROOTS:
-        running = set(names_in(reader, f"{root}/system.slice"))
+        services = [name for name in names_in(reader, f"{root}/system.slice") if name.endswith((".service", ".scope"))]
         users = [name for name in names_in(reader, f"{root}/user.slice") if _USER.fullmatch(name)]
         paths = [f"{root}/user.slice", *(f"{root}/user.slice/{name}" for name in users[:_MOST_USERS])] if users else []
-        for path in (*paths, *(f"{root}/system.slice/{name}" for name in _SERVICES if name in running)):
+        named = [name for name in _SERVICES if name in services]
+        for path in (*paths, *(f"{root}/system.slice/{name}" for name in named)):
             bound = read_line(reader, f"{path}/pids.max")
             if bound is not ABSENT and bound != "max":
                 yield _read_group(reader, path)
+        for name in [name for name in services if name not in _SERVICES][:_MOST_SERVICES]:
+            if found := _read_other(reader, f"{root}/system.slice/{name}"):
+                yield found
+
+
+def _read_other(reader: Reader, path: str) -> TaskGroup | None:
+    """A service that starts no jobs; None where it has no bound, or ended meanwhile."""
+    tasks, most = (parse_digits(hint(reader, f"{path}/pids.{name}").strip(), -1) for name in ("current", "max"))
+    if min(tasks, most) < 0:
+        return None
+    return TaskGroup(path.rpartition("/")[2], tasks, most, lazy(_count_refused, reader, f"{path}/pids.events"))
 
 
 def _read_group(reader: Reader, path: str) -> TaskGroup:

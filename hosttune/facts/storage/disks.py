@@ -45,6 +45,9 @@ _TRANSPORTS = (
 # Amazon EC2 (SSD instance store volumes), Azure (temporary NVMe disks), Google Cloud (Local SSD, NVMe and SCSI). Amazon
 # EBS, Azure's remote disks (MSFT NVMe Accelerator) and Google's (nvme_card-pd) keep what is on them.
 _EPHEMERAL = regex(r"Amazon EC2 NVMe Instance Storage|Microsoft NVMe Direct Disk.*|nvme_card\d*|EphemeralDisk")
+# The temporary disk of Azure that is no NVMe: it has the model of all its virtual disks, and rules of udev name it
+# (66-azure-ephemeral.rules of cloud-init, 66-azure-storage.rules of WALinuxAgent, azure-vm-utils).
+_RESOURCES = ("/dev/disk/cloud/azure_resource", "/dev/disk/azure/resource")
 # A unit of a storage array, reached over iSCSI or Fibre Channel (kernel: scsi_transport_iscsi.c, scsi_transport_fc.c).
 _ARRAY = regex(r"/session\d+/|/rport-")
 _MOST_COMMANDS = 4
@@ -69,12 +72,16 @@ class Disk(Fact):
     device: str  # major:minor
     is_read_only: bool  # the kernel lets no one write to it
     is_virtual: bool = False  # a hypervisor or a storage array is behind it: such disks say they rotate on any medium
+    is_resource: bool = False  # udev names it as the temporary disk of an instance of Azure
 
     @property
     def is_ephemeral(self) -> bool:
-        """Whether it is a cloud's own disk of this instance, by its model: it comes back empty after a stop."""
+        """Whether it is a cloud's own disk of this instance, by its model or for udev: it comes back empty after a
+        stop.
+        """
         model = get_raw(self, "model")
-        return isinstance(model, str) and _EPHEMERAL.fullmatch(model.strip()) is not None
+        is_known = isinstance(model, str) and _EPHEMERAL.fullmatch(model.strip()) is not None
+        return is_known or get_raw(self, "is_resource") is True
 
     @property
     def rotates(self) -> bool:
@@ -214,6 +221,7 @@ class _DeviceTree:
         self.facts = facts
         self.all: dict[str, Disk] = {}
         self._all_parts = make_shared(lambda: _list_partitions(_names_or_none(reader, "/sys/class/block")))
+        self._resources = make_shared(lambda: {reader.resolve(path) for path in _RESOURCES})
         self.physical: dict[str, Callable[[], bool]] = {}  # name -> whether that one, by itself, is virtual
 
     def add(self, name: str, size_bytes: Callable[[], int]) -> None:
@@ -239,6 +247,7 @@ class _DeviceTree:
             "parents": lazy(names_in, reader, f"{folder}/slaves") if kind in {"dm", "md"} else (),
             "device": lazy(_read_number, reader, folder),
             "is_read_only": lazy(_read_flag, reader, f"{folder}/ro"),
+            "is_resource": lazy(lambda: f"/dev/{name}" in self._resources()) if is_drive else False,
         }
         if kind == "disk":
             self.physical[name] = is_virtual

@@ -2,21 +2,34 @@
 
 Sources: proc_pid_mountinfo(5), nfs(5) (rsize, soft, proto, nconnect); nfsrahead(5) and nfs.conf(5) of nfs-utils;
 kernel: Documentation/ABI/testing/sysfs-class-bdi (read_ahead_kb). Since Linux 5.4 the client starts with 128 KiB
-whatever rsize is (commit c128e575514c); before, it was 15 times rsize.
+whatever rsize is (commit c128e575514c); before, it was 15 times rsize. A server that no longer knows the folder of a
+mount answers ESTALE until it is mounted anew (RFC 8881, 15.1.2.8).
 """
 
 from __future__ import annotations
 
+import posixpath
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, lazy, make_shared
 from hosttune.facts.containers.kubernetes import is_of_pods
 from hosttune.facts.kernel.sysfs_at_boot import udev_writes
 from hosttune.facts.network.network import ROUTES, interface_to, speed_of
-from hosttune.facts.reading import derive, if_absent, names_in, read_integer, read_text, read_texts, require_known
+from hosttune.facts.reading import (
+    derive,
+    if_absent,
+    names_in,
+    read_integer,
+    read_text,
+    read_texts,
+    require_known,
+    require_sure,
+)
+from hosttune.facts.storage.mounts import is_served
 from hosttune.frozen import frozen
 from hosttune.numbers import parse_digits
 from hosttune.regex import regex
+from hosttune.values import ABSENT, is_unrecorded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -27,6 +40,9 @@ if TYPE_CHECKING:
     from hosttune.host.reading.mountinfo import MountLine
 
 _TYPES = frozenset({"nfs", "nfs4"})
+_STALE = "Stale file handle"  # strerror(ESTALE) of the C locale, in which programs are asked
+_STALE_S = 5.0  # for one server to answer
+_MOST_ASKED = 16  # mounts
 _UDEV = "/etc/udev/rules.d"
 _OURS = "60-hosttune-"
 _UNBOUNDED_KIB = 1 << 30
@@ -53,6 +69,11 @@ class NfsMount(Fact):
         """Whether the kubelet mounted it for a pod: its CSI driver decides."""
         return is_of_pods(self.target)
 
+    @property
+    def server(self) -> str:
+        """Its name or address."""
+        return _name_server(self.source)
+
 
 @frozen
 class Nfs(Fact):
@@ -65,6 +86,7 @@ class Nfs(Fact):
     of_pods: tuple[
         str, ...
     ] = ()  # those that only pods use, or users below -hosts or auto.net of autofs: both may name any server
+    stale: tuple[NfsMount, ...] = ()  # those, without pods, whose server no longer knows the folder: every access fails
 
     @property
     def most_read_ahead_kib(self) -> int:
@@ -92,9 +114,46 @@ def collect(reader: Reader, facts: Facts) -> Nfs:
     mounts = make_shared(_read_mounts, reader, facts)
     widest = lazy(lambda: max((one.rsize_bytes for one in mounts() if not one.is_of_pods), default=0))
     of_pods = lazy(lambda: tuple(sorted({*_list_servers(facts.mounts.all)} - {*_list_servers(_of_host(facts))})))
-    return Nfs(
-        lazy(mounts), lazy(_read_settings, reader), widest, lazy(lambda: _list_servers(facts.mounts.all)), of_pods
-    )
+    servers = lazy(lambda: _list_servers(facts.mounts.all))
+    stale = lazy(lambda: tuple(_find_stale(reader, facts, mounts())))
+    return Nfs(lazy(mounts), lazy(_read_settings, reader), widest, servers, of_pods, stale)
+
+
+def make_stale_question(target: str) -> tuple[str, ...]:
+    """What asks the server of a mount."""
+    return ("stat", "--file-system", "--format=%T", target)
+
+
+def _find_stale(reader: Reader, facts: Facts, mounts: Iterable[NfsMount]) -> Iterator[NfsMount]:
+    """Only what the kernel mounts as NFS: who waits for that can be ended (TASK_KILLABLE), not so for FUSE. So no user
+    may be able to put something else on the way, and no other server may be on it; who makes a pod names its server. A
+    server that does not answer is no proof of anything: that is unknown, and ends the round.
+    """
+    served = [one.target for one in facts.mounts.all if is_served(one)]
+    for mount in [one for one in mounts if not one.is_of_pods][:_MOST_ASKED]:
+        above = posixpath.dirname(mount.target)
+        if any(f"{above}/".startswith(f"{one}/") for one in served) or not _is_way_of_root(reader, above):
+            continue
+        answer = reader.query(make_stale_question(mount.target), timeout_s=_STALE_S)
+        if is_unrecorded(answer):
+            return
+        done = require_sure(answer)
+        if done is not ABSENT and done.status != 0 and done.errors.rstrip().endswith(_STALE):
+            yield mount
+
+
+def _is_way_of_root(reader: Reader, folder: str) -> bool:
+    """Whether only root can write a folder and those above it. Raises UnknownFact."""
+    while True:
+        answer = reader.stat(folder)
+        if is_unrecorded(answer):
+            return False
+        info = require_sure(answer)
+        if info is ABSENT or info.uid != 0 or info.mode & 0o022:
+            return False
+        if folder == "/":
+            return True
+        folder = posixpath.dirname(folder)
 
 
 def _of_host(facts: Facts) -> Iterator[Mount]:
@@ -104,7 +163,11 @@ def _of_host(facts: Facts) -> Iterator[Mount]:
 def _list_servers(mounts: Iterable[Mount | MountLine]) -> tuple[str, ...]:
     """`[fe80::1]:/data` and `nfs01:/data`: what is before the path."""
     sources = (one.source for one in mounts if one.fstype in _TYPES)
-    return tuple(sorted({source.partition(":/")[0].strip("[]") for source in sources}))
+    return tuple(sorted({_name_server(source) for source in sources}))
+
+
+def _name_server(source: str) -> str:
+    return source.partition(":/")[0].strip("[]")
 
 
 def sees_only_of_pods(facts: Facts, seen: Iterable[MountLine]) -> bool:

@@ -15,7 +15,8 @@ from hosttune.facts.base import UnknownFact, attempt, get_raw
 from hosttune.facts.kernel.initramfs import REBUILD
 from hosttune.facts.reading import read_line
 from hosttune.facts.services.units import failed_units, read_last_words
-from hosttune.facts.storage.crypttab import crypt_lines
+from hosttune.facts.storage.crypttab import MAPPER, crypt_lines
+from hosttune.facts.storage.crypttab import PATH as CRYPTTAB
 from hosttune.facts.storage.disks import is_volume
 from hosttune.facts.storage.fstab_types import MOVES, ON_DISK, is_known
 from hosttune.facts.storage.mounts import is_network
@@ -75,7 +76,7 @@ _MOST_BELOW = 1024  # devices that one mount is made of
 ZRAM = "take the line out: the service that makes it swaps on it, too"
 EPHEMERAL = (
     "a line of such a disk needs nofail, and a unit that makes the file system at each boot: x-systemd.makefs, and the "
-    "disk by its path in /dev/disk/by-id instead of a UUID"
+    "disk by its path in /dev/disk/by-id (of Azure: /dev/disk/cloud/azure_resource-part1) instead of a UUID"
 )
 _ARRAY = (
     "\nan array keeps its name only if mdadm.conf of the initial RAM disk has it: write the ARRAY lines of sudo mdadm "
@@ -511,6 +512,11 @@ class Sources:
         lines = crypt_lines(self._facts)
         return next((one for one in lines if device in (self.find(one.source) or ())), None)
 
+    def find_lost_crypt_line(self, source: str) -> CryptLine | None:
+        """The line of /etc/crypttab that makes a source below /dev/mapper of what no device has."""
+        lines = crypt_lines(self._facts) if source.startswith(MAPPER) else ()
+        return next((one for one in lines if source == f"{MAPPER}{one.name}" and self.find(one.source) == ()), None)
+
     def find_stopped_array(self, member: str) -> str:
         """/dev/md127, which has this member and is not started; empty for none."""
         arrays = attempt(lambda: self._facts.raid.arrays)
@@ -615,6 +621,9 @@ def _explain_missing(sources: Sources, entry: FstabEntry, mounted: str) -> Sourc
     if mounted:
         what += f", while {sources.describe(mounted)} is mounted there"
         return SourceFault(SourceKind.MISSING, what, f"write {sources.name_like(source, mounted)}, if that is meant")
+    if line := sources.find_lost_crypt_line(source):
+        what = f"names {source}, made by line {line.line} of {CRYPTTAB} of {line.source}, which no device has"
+        return SourceFault(SourceKind.MISSING, what, "find the disk (sudo lsblk -f), or take both lines out")
     if closed := sources.closed:
         what += f"; it may lie in {closed[0].path} ({closed[0].fstype}), of which nothing is made now"
         return SourceFault(SourceKind.HIDDEN, what, _tell_opening(sources, entry, closed[0]))

@@ -16,7 +16,7 @@ import re
 from typing import TYPE_CHECKING, TypeVar
 
 from hosttune.facts.base import Fact, UnknownFact, attempt, keep_known, lazy, make_shared
-from hosttune.facts.kernel.kernel_log import OF_MOUNTS, OF_SWAP, lines_of, message_of, newest_of_each
+from hosttune.facts.kernel.kernel_log import OF_MOUNTS, OF_SWAP, SILENT_DISKS, lines_of, message_of, newest_of_each
 from hosttune.facts.reading import if_absent, read_line, read_text, require_known, require_sure
 from hosttune.facts.storage.nfs import sees_only_of_pods
 from hosttune.frozen import frozen
@@ -46,10 +46,7 @@ _ERROR = regex(
     r"(?: op 0x[0-9a-f]+:\((READ|WRITE|FLUSH)\))?(?! op)"
 )
 # What a disk says that does not answer: nvme/host/pci.c, scsi/scsi_error.c and ata/libata-eh.c among the drivers.
-_SILENT_DISK = regex(
-    r"nvme nvme\d{1,9}: I/O .{1,80}\btimeout|sd \d{1,9}(?::\d{1,9}){3}: .{0,80}(?:timing out command|task abort)|"
-    r"ata\d{1,9}(?:\.\d\d)?: (?:exception Emask|failed command:)"
-)
+_SILENT_DISK = regex(SILENT_DISKS.removeprefix("|"))
 _FAILED_MOUNT = regex(OF_MOUNTS.removeprefix("|"))
 _OF_DEVICE = regex(
     r"[A-Za-z0-9-]{1,9} ?(?:error |warning )?(?:\((?:device )?|: )(?P<name>[\w!-]{1,64})(?::? state \w{1,8})?\)?: "

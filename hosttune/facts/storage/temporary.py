@@ -111,7 +111,9 @@ def _make_ages(facts: Facts) -> Callable[[], Mapping[str, AgeRule]]:
 
 
 def _find_noexec(reader: Reader, facts: Facts) -> tuple[NoExec, ...]:
-    """Of each mount once, by the first use that is found: temporary files, what variables name, homes, data."""
+    """Of each mount once, by the first use that is found: temporary files, what variables name, homes, data. Without a
+    GPU only /tmp, and what `user` or `users` makes so.
+    """
     ways = Ways(reader, facts)
     named = [one for one in facts.environment.all if one.name in COMPILED and one.scope == "session"]
 
@@ -136,7 +138,12 @@ def _find_noexec(reader: Reader, facts: Facts) -> tuple[NoExec, ...]:
         if mount is not None and "noexec" in mount.options and mount.target not in found:
             why, word, line = _find_reason(mount, facts)
             found[mount.target] = NoExec(mount.target, use, why, word, tuple(shown.get(mount.target, ())), line)
-    return tuple(found.values())
+    return tuple(one for one in found.values() if one.use == "temporary" or one.word in USER_WORDS or _compiles(facts))
+
+
+def _compiles(facts: Facts) -> bool:
+    """Whether jobs may compile code for a GPU here. Without, a noexec that someone wrote harms no data."""
+    return attempt(lambda: facts.gpus.has_gpu or facts.other_gpus.count > 0) is not False
 
 
 def _find_reason(mount: Mount, facts: Facts) -> tuple[str, str, int]:

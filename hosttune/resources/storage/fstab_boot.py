@@ -233,7 +233,12 @@ def _add_docker(facts: Facts, lines: Iterable[BootLine]) -> Iterator[BootLine]:
     """What Docker unmounts when it stops: the folder of its driver overlay2 (https://github.com/moby/moby/issues/39267)."""
     root = attempt(lambda: facts.docker.data_root)
     for line in lines:
-        if line.target != f"{root}/overlay2" or line.fault or line.note or line.remark:
+        if not line.target.endswith("/overlay2") or line.fault or line.note or line.remark:
+            yield line
+            continue
+        if isinstance(root, Unreadable):
+            raise UnknownFact(root.reason)
+        if line.target != f"{root}/overlay2":
             yield line
             continue
         note = (

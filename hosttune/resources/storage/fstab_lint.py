@@ -378,6 +378,10 @@ def _duplicate_remark(document: FstabText, line: FstabLine) -> Remark:
     if len(active) < 2:
         why = f"{line.target} is in line {places} too; `mount {quote(line.target)}` takes the first of them"
         return Remark(line.number, RemarkLevel.NOTE, "duplicate", why, "nothing, if that is meant")
+    if len({(other.libmount or other.getmntent or _NOTHING).source for other in active}) == 1:
+        # mount(8) skips what is mounted at that place (mnt_context_is_fs_mounted() of libmount).
+        why = f"{line.target} is in line {places} too, of the same source: only the first line counts"
+        return Remark(line.number, RemarkLevel.WARNING, "duplicate", why, "leave one line for each target")
     why = f"{line.target} is in line {places} too: systemd mounts the first, `mount -a` may mount them all"
     return Remark(line.number, RemarkLevel.ERROR, "duplicate", why, "leave one line for each target")
 
