@@ -190,7 +190,7 @@ def test_record_of_an_older_release_answers_by_its_own_words():
     from hosttune.values import NeverAsked, Unreadable
 
     gone = Unreadable(NeverAsked("not in this record: the answer of journalctl"))
-    assert len(_OLD[JOURNAL]) == 9
+    assert len(_OLD[JOURNAL]) == 10
     for number, journal in enumerate(_OLD[JOURNAL]):
         olds = dict.fromkeys(_OLD[JOURNAL][:number], gone) | {journal: in_journal(GENUINE[0])}
         answers = {JOURNAL: gone, DMESG: gone, _OLD[DMESG][0]: in_buffer(GENUINE[-2])} | olds

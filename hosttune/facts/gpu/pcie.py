@@ -260,7 +260,7 @@ class _LinkContext:
         return any(one.driver and _read_model(self.reader, one.slot) == model for one in self.devices)
 
     def is_refused(self, slot: str) -> bool:
-        """The driver of ConnectX cards is loaded, and could not make this one work (kernel: mlx5/core/main.c, probe)."""
+        """The driver of ConnectX cards is loaded, and could not make this one work (kernel: mlx5/core/main.c)."""
         ids = (read_pci(self.reader, slot, name) for name in ("vendor", "device"))
         return next(ids) == MELLANOX and next(ids) in CONNECTX and is_there(self.reader, _MLX5)
 
