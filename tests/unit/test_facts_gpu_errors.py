@@ -161,6 +161,7 @@ def test_ago(seconds, words):
 NVLINK = [
     ("149", "NETIR_LINK_EVT  Fatal   XC0 i0 Link 01 (0x004505c6 0x00000000 0x00000000)", "570.1", "RESET_GPU", "fault"),
     ("145", "pid=1, name=ray::W, RLW_SRC_TRACK Nonfatal XC0 i0 Link 13 (0x040988e2 0x00000008 0x0)", "570.1", "XID_154_EVAL", "quiet"),
+    ("145", "RLW_SRC_TRACK Fatal XC0 i0 Link 13 (0x040988e2 0x00000008 0x0)", "570.1", "RESET_GPU", "fault"),
     ("149", "NETIR_BER_EVENT Nonfatal XC0 i0 Link 01 (0x00082226 0x00000001 0x0)", "570.1", "IGNORE", "quiet"),
     ("145", "RLW_RXPIPE Nonfatal XC0 i0 Link 13 (0x00000086 0x00000001 0x0)", "580.1", "RESET_GPU", "fault"),
     ("145", "RLW_RXPIPE Nonfatal XC0 i0 Link 13 (0x00000006 0x00000001 0x0)", "580.1", "IGNORE", "quiet"),

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from hosttune.facts import Facts, UnknownFact
-from hosttune.facts.storage.smart import health_in, make_question
-from hosttune.values import ABSENT, Unreadable
+from hosttune.facts.storage.smart import health_in, make_question, unreadable_in
+from hosttune.values import ABSENT, NeverAsked, Unreadable
 from tests.unit.fake_reader import FakeReader
 
 PLACES = {
@@ -18,12 +18,13 @@ PASSED = json.dumps({"smart_status": {"passed": True}})
 FAILED = json.dumps({"smart_status": {"passed": False}})
 
 
-def smart(answers, **more):
+def smart(answers, more_queries=None, **more):
     files = {
         f"{place}/{name}": text for place in PLACES.values() for name, text in (("size", "8\n"), ("removable", "0\n"))
     }
     links = {f"/sys/block/{name}": place for name, place in PLACES.items()}
     queries = {("uname", "-m"): "x86_64\n", **{make_question(name): answer for name, answer in answers.items()}}
+    queries |= more_queries or {}
     door = FakeReader({**files, "/proc/cpuinfo": "flags : fpu\n"}, links=links, queries=queries, **more)
     return Facts(door).smart, door
 
@@ -105,3 +106,27 @@ def test_disk_that_does_not_answer_is_not_well(answer, reason):
 def test_disk_that_sleeps_or_has_no_such_health_is_well(answer):
     found, _ = smart({"sda": answer, "sdb": PASSED})
     assert (found.disks[0].is_failing, found.disks[0].warning) == (False, "")
+
+
+def test_sectors_that_a_disk_cannot_read_are_the_larger_of_two_counts():
+    def count(*rows):
+        return unreadable_in(json.dumps({"ata_smart_attributes": {"table": list(rows)}}).encode())
+
+    assert (
+        count(
+            {"name": "Current_Pending_Sector", "raw": {"value": 8}},
+            {"name": "Offline_Uncorrectable", "raw": {"value": 3}},
+        )
+        == 8
+    )
+    assert count({"name": "Reallocated_Sector_Ct", "raw": {"value": 2872}}) == 0
+    assert count({"name": "Current_Pending_Sector", "raw": {"value": 1 << 40}}) == 0
+    assert unreadable_in(b"{}") == 0
+
+
+def test_record_of_an_older_release_has_the_shorter_question():
+    gone = Unreadable(NeverAsked("not in this record"))
+    old = {tuple(word for word in make_question("sda") if word != "--attributes"): FAILED}
+    found, _ = smart({"sda": gone, "sdb": PASSED}, more_queries=old)
+    assert found.disks[0].is_failing
+    assert found.disks[0].unreadable == 0

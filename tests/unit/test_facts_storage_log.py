@@ -328,3 +328,11 @@ def test_what_is_said_of_a_users_image_pushes_out_nothing_else():
 )
 def test_lines_of_disks_that_do_not_answer_are_asked_of_the_journal(line):
     assert regex(JOURNAL[-2].removeprefix("--grep=")).match(line)
+
+
+def test_damage_that_xfs_found_counts_until_it_is_mounted_anew():
+    damage = "1794990000.1 kernel: XFS (dm-4): Metadata corruption detected at xfs_agf_read_verify+0x2c/0x90 [xfs], xfs_agf block 0x1"
+    anew = "1794990100.1 kernel: XFS (dm-4): Ending clean mount"
+    assert log(damage, damage.replace("0000.1", "0001.1")).damaged == {"dm-4": 2}
+    assert log(damage, anew).damaged == {}
+    assert log(damage.replace("corruption", "CRC error"), anew.replace("dm-4", "sda1")).damaged == {"dm-4": 1}

@@ -339,9 +339,12 @@ def _decode_nvlink(number: int, row: _Row, text: str, branch: int) -> _Row:
     first, second = f"{int(match[2], 16) & 0xFFFFFFFF:032b}", int(match[3], 16)
     for pattern in read_table().patterns.get(number, ()) if branch else ():
         if _fits(first, pattern.bits[branch >= _FIRST_V2]) and second in (pattern.statuses or (second,)):
-            weight = "fault" if pattern.action == "RESET_GPU" else "quiet"
-            words = f"{row.words}, {pattern.words}"
-            return _Row(weight, pattern.action, pattern.investigate, row.followed, words)
+            # Where the catalogue waits for a 154, a line that calls itself fatal is not passed over.
+            is_open = pattern.action == "XID_154_EVAL" and match[1] == "Fatal"
+            action = "RESET_GPU" if is_open else pattern.action
+            weight = "fault" if action == "RESET_GPU" else "quiet"
+            words = f"{row.words}, {pattern.words}{', fatal' if is_open else ''}"
+            return _Row(weight, action, pattern.investigate, row.followed, words)
     if match[1] == "Nonfatal":
         return _Row("quiet", "-", row.investigate, row.followed, f"{row.words}, not fatal")
     return _Row("fault", "RESET_GPU", row.investigate, row.followed, f"{row.words}, fatal")

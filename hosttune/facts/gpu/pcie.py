@@ -25,6 +25,7 @@ from hosttune.facts.base import (
     make_shared,
 )
 from hosttune.facts.gpu.gpus import DEVICES, driver_of, is_vfio, read_pci, width_of
+from hosttune.facts.network.portless import CONNECTX, MELLANOX
 from hosttune.facts.reading import if_absent, is_there, names_in, read_texts
 from hosttune.frozen import frozen
 from hosttune.numbers import parse_digits
@@ -40,6 +41,7 @@ _SLOT = regex(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 # PCI class codes of what moves data to and from GPUs: Ethernet and InfiniBand controllers, NVMe.
 _KINDS = {"0x0200": "network", "0x0207": "network", "0x0108": "nvme"}
 _USER_SPACE = ("uio_", "igb_uio")  # as vfio, kernel drivers that hand a device to a program (DPDK, Linux drivers guide)
+_MLX5 = "/sys/bus/pci/drivers/mlx5_core"
 _ALL_ONES = ("63", "255")  # six bits of the link status register; older kernels show eight
 _ERRORS = regex(r"^(\w+) (\d{1,20})$", re.MULTILINE)
 # What a link corrects; the others tell of what devices did (NonFatalErr: a read of a function that is not there).
@@ -83,7 +85,7 @@ class PcieLink(Fact):
     corrected: int  # what device or port had to send again since boot; -1 where the kernel does not count
     uncorrected: int  # since boot, without what looking for functions that are not there leaves behind
     broken: int  # of them those with which the link itself went down
-    is_undriven: bool = False  # no driver has it, and one has others of its model: it could not make this one work
+    is_undriven: bool = False  # no driver has it, though its driver is loaded: it could not make this one work
     is_gone: bool = False  # its registers read as all ones: nothing answers on the bus
     split_with: tuple[str, ...] = ()  # what has the other lanes of its slot, where that is split (bifurcation)
     other_half: str = ""  # the slot of the other half of a network card with two connectors (Socket Direct)
@@ -257,6 +259,11 @@ class _LinkContext:
     def has_driver(self, model: str) -> bool:
         return any(one.driver and _read_model(self.reader, one.slot) == model for one in self.devices)
 
+    def is_refused(self, slot: str) -> bool:
+        """The driver of ConnectX cards is loaded, and could not make this one work (kernel: mlx5/core/main.c)."""
+        ids = (read_pci(self.reader, slot, name) for name in ("vendor", "device"))
+        return next(ids) == MELLANOX and next(ids) in CONNECTX and is_there(self.reader, _MLX5)
+
     def is_like_siblings(self, model: str) -> bool:
         all_of_them = list(self.models().get(model, {}).values())
         return len(all_of_them) > 1 and len(set(all_of_them)) == 1
@@ -294,7 +301,7 @@ def _link(device: PcieDevice, look: _LinkContext) -> PcieLink:
         corrected=lazy(count_errors, {"correctable": _REPLAYED.__contains__}),
         uncorrected=lazy(count_errors, {"fatal": lambda _: True, "nonfatal": lambda name: name not in _PROBES}),
         broken=lazy(count_errors, {"fatal": _BROKEN.__contains__}),
-        is_undriven=lazy(lambda: device.is_left and look.has_driver(model())),
+        is_undriven=lazy(lambda: device.is_left and (look.has_driver(model()) or look.is_refused(slot))),
         is_gone=lazy(lambda: read_pci(reader, slot, "current_link_width") in _ALL_ONES),
         split_with=lazy(_find_beside, reader, device, look.devices),
         other_half=lazy(look.other_half, slot),

@@ -92,9 +92,12 @@ SILENT_DISKS = (
     r"|nvme nvme\d{1,9}: I/O .{1,80}\btimeout|sd \d{1,9}(?::\d{1,9}){3}: .{0,80}(?:timing out command|task abort)"
     r"|ata\d{1,9}(?:\.\d\d)?: (?:exception Emask|failed command:)"
 )
+# XFS that found its structures damaged, and goes on: xfs_buf_verifier_error of fs/xfs/xfs_error.c
+_XFS_DAMAGED = r"|XFS \([\w!-]{1,64}\): Metadata (?:corruption|CRC error) detected at "
 OF_STORAGE = (
     r"EXT4-fs \([\w!-]+\): (?:Remounting filesystem read-only|shut down requested|mounted filesystem)"
     + _XFS_STOPS
+    + _XFS_DAMAGED
     + r"|nfs: server \S+ (?:not responding|OK)|INFO: task .{1,64}:\d+ blocked "
     r"|(?:\w+: )?(?:I/O|timeout|critical medium|protection|device offline) error, dev " + SILENT_DISKS + OF_MOUNTS
 )
@@ -158,13 +161,13 @@ _UNANCHORED = (
     r"|nfs: server .* (not responding|OK)|INFO: task .* blocked "
     r"|(I/O|timeout|medium|protection|offline) error, dev |Linux version \d|Run /\S+ as init process"
 )
-# What records from before hold in the place of both, the newest first: the same without silent disks, without XFS that
-# stopped, without swap
-# files, drives that are given up, GPUs that were not recovered and interfaces that are held, without modules that do
-# not fit, cards that stall and volumes, without quotas and drives that are set up, without a kernel that died, without
-# devices that stopped, without mounts that failed, and without firmware, then the older form.
+# What records from before hold in the place of both, the newest first: the same without silent disks and XFS that found
+# damage, without XFS that stopped, without swap files, drives that are given up, GPUs that were not recovered and
+# interfaces that are held, without modules that do not fit, cards that stall and volumes, without quotas and drives that
+# are set up, without a kernel that died, without devices that stopped, without mounts that failed, and without firmware,
+# then the older form.
 _COLON = ("(?::? state", "(?: state")  # btrfs writes `: state` in some kernels, ` state` in others (messages.c)
-_NO_SILENT = tuple(word.replace(SILENT_DISKS, "") for word in JOURNAL)
+_NO_SILENT = tuple(word.replace(SILENT_DISKS, "").replace(_XFS_DAMAGED, "") for word in JOURNAL)
 _NO_XFS = tuple(word.replace(_XFS_STOPS, "") for word in _NO_SILENT)
 _NO_SWAP = tuple(
     word.replace(OF_SWAP, "").replace(_GIVEN_UP, "").replace(_HELD, "").replace(*_COLON) for word in _NO_XFS

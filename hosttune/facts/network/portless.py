@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
 
-_MELLANOX, _ETHERNET, _INFINIBAND = "0x15b3", "0x0200", "0x0207"
-_CONNECTX = frozenset({"0x1013", "0x1015", "0x1017", "0x1019", "0x101b", "0x101d", "0x101f", "0x1021", "0x1023"})
+MELLANOX, _ETHERNET, _INFINIBAND = "0x15b3", "0x0200", "0x0207"
+CONNECTX = frozenset({"0x1013", "0x1015", "0x1017", "0x1019", "0x101b", "0x101d", "0x101f", "0x1021", "0x1023"})
 
 
 @frozen
@@ -37,7 +37,7 @@ def collect(reader: Reader, facts: Facts) -> Portless:
 
 
 def _find_slots(reader: Reader, facts: Facts) -> tuple[str, ...]:
-    cards = [slot for slot in names_in(reader, DEVICES) if read_line(reader, f"{DEVICES}/{slot}/vendor") == _MELLANOX]
+    cards = [slot for slot in names_in(reader, DEVICES) if read_line(reader, f"{DEVICES}/{slot}/vendor") == MELLANOX]
     found = tuple(slot for slot in cards if _is_portless(reader, slot))
     if found:
         with_ports = _with_ports(reader)
@@ -48,7 +48,7 @@ def _find_slots(reader: Reader, facts: Facts) -> tuple[str, ...]:
 def _is_portless(reader: Reader, slot: str) -> bool:
     folder = f"{DEVICES}/{slot}"
     kind = str(read_line(reader, f"{folder}/class"))
-    if not kind.startswith((_ETHERNET, _INFINIBAND)) or read_line(reader, f"{folder}/device") not in _CONNECTX:
+    if not kind.startswith((_ETHERNET, _INFINIBAND)) or read_line(reader, f"{folder}/device") not in CONNECTX:
         return False
     if driver_of(reader, slot) != "mlx5_core" or isinstance(reader.link(f"{folder}/physfn"), str):
         return False

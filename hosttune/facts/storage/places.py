@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 # What lives there, in the words of the report; only those that exist are looked at.
 _PATHS = (
     "/", "/var", "/var/log", "/tmp", "/var/tmp", "/home", "/dev/shm", "/var/lib/docker", "/var/lib/containerd",
-    "/var/lib/enroot", "/var/spool/slurmd",
+    "/var/lib/kubelet", "/var/lib/enroot", "/var/spool/slurmd",
 )  # fmt: skip
 _LEAST_ROOM = 2 << 30
 _OF_TABLES = 0.15  # of a device: more than the tables of a file system take
@@ -57,6 +57,11 @@ class LocalPlace(Fact):
     def free_percent(self) -> float:
         """How much of its bytes is free for users."""
         return round(100 * self.available_bytes / self.total_bytes, 1) if self.total_bytes else 100.0
+
+    @property
+    def is_of_pods(self) -> bool:
+        """The kubelet, or the container runtime, keeps here what the kubelet measures (nodefs, imagefs)."""
+        return not {"/var/lib/kubelet", "/var/lib/containerd"}.isdisjoint((self.target, *self.holds))
 
     @property
     def free_inodes_percent(self) -> float:

@@ -2,9 +2,10 @@
 
 Each is asked one question that only reads (`--health`), as root, and not while it sleeps (`--nocheck=standby`): asking
 would spin it up. Of ATA a disk says that it fails; of SCSI it names what is wrong by a code (SPC-4, additional sense
-codes): 5D is a failure to come, 0B a warning, of heat for example. smartmontools, scsiprint.cpp and ataprint.cpp, have
-both as `smart_status`. Volumes of a RAID controller, of a cloud and of a hypervisor have no health of their own. What
-NVMe drives say is read in nvme.py.
+codes): 5D is a failure to come, 0B a warning, of heat for example. smartmontools, scsiprint.cpp and ataprint.cpp,
+have both as `smart_status`. A disk with sectors that it cannot read passes for well, as these attributes have no
+threshold (nixos_config#1259); of SSDs they mean something else (openstreetmap/operations#273). Volumes of a RAID
+controller, of a cloud and of a hypervisor have no health of their own. What NVMe drives say is read in nvme.py.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, make_shared
 from hosttune.facts.reading import require_sure
 from hosttune.frozen import frozen
 from hosttune.regex import regex
-from hosttune.values import Absent, Unreadable
+from hosttune.values import Absent, Unreadable, is_unrecorded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -24,11 +25,15 @@ if TYPE_CHECKING:
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
 
+    _Answer = Callable[[], tuple[bool, str, int] | None]
+
 _TRANSPORTS = frozenset({"sata", "sas"})
 _TIMEOUT_S = 5.0
 _FAILURE_TO_COME = 0x5D
 _LONGEST = 100
 _NO_ANSWER = 0b111  # smartctl(8), EXIT STATUS: the device was not opened or does not say what it is; a command failed
+_UNREADABLE = frozenset({"Current_Pending_Sector", "Offline_Uncorrectable"})  # one sector is mostly in both
+_MOST_SECTORS = 1 << 24  # more is no count of sectors
 _NONE_TO_TELL = regex(
     r"lacks SMART|SMART (?:support is:? +)?(?:Unavailable|Disabled)|not supported|try (?:adding|an additional) '-d"
 )
@@ -41,6 +46,7 @@ class AskedDisk(Fact):
     name: str  # sda
     is_failing: bool  # it says that it fails, or soon will
     warning: str  # what else it warns of, in the words of smartctl; empty for none
+    unreadable: int  # sectors that a hard disk could not read, and that were not written since; 0 for other disks
 
 
 @frozen
@@ -54,17 +60,17 @@ class Smart(Fact):
 def collect(reader: Reader, facts: Facts) -> Smart:
     answers = make_shared(_ask_disks, reader, facts)
     return Smart(
-        disks=lazy(lambda: tuple(_make_asked_disk(name, answer) for name, answer in answers())),
+        disks=lazy(lambda: tuple(_make_asked_disk(name, answer, facts) for name, answer in answers())),
         is_installed=lazy(lambda: _is_installed([answer for _, answer in answers()])),
     )
 
 
 def make_question(name: str) -> tuple[str, ...]:
     """What asks a disk."""
-    return ("smartctl", "--json", "--health", "--nocheck=standby,0", f"/dev/{name}")
+    return ("smartctl", "--json", "--health", "--attributes", "--nocheck=standby,0", f"/dev/{name}")
 
 
-def _ask_disks(reader: Reader, facts: Facts) -> tuple[tuple[str, Callable[[], tuple[bool, str] | None]], ...]:
+def _ask_disks(reader: Reader, facts: Facts) -> tuple[tuple[str, _Answer], ...]:
     """The disks that are asked, and what each answers, which is asked for at first need."""
     if reader.persistent_only:
         return ()
@@ -72,7 +78,7 @@ def _ask_disks(reader: Reader, facts: Facts) -> tuple[tuple[str, Callable[[], tu
     return tuple((disk.name, make_shared(_answer, reader, disk.name)) for disk in own if disk.transport in _TRANSPORTS)
 
 
-def _is_installed(answers: Sequence[Callable[[], tuple[bool, str] | None]]) -> bool:
+def _is_installed(answers: Sequence[_Answer]) -> bool:
     """One that hangs does not keep the others from being asked."""
     for answer in answers:
         got = attempt(answer)
@@ -81,20 +87,36 @@ def _is_installed(answers: Sequence[Callable[[], tuple[bool, str] | None]]) -> b
     return all(answer() is not None for answer in answers)
 
 
-def _make_asked_disk(name: str, answer: Callable[[], tuple[bool, str] | None]) -> AskedDisk:
-    well = (False, "")
-    return AskedDisk(name, lazy(lambda: (answer() or well)[0]), lazy(lambda: (answer() or well)[1]))
+def _make_asked_disk(name: str, answer: _Answer, facts: Facts) -> AskedDisk:
+    well = (False, "", 0)
+
+    def count_unreadable() -> int:
+        found = (answer() or well)[2]
+        return found if found and any(one.name == name and one.is_rotational for one in facts.disks.physical) else 0
+
+    return AskedDisk(
+        name,
+        lazy(lambda: (answer() or well)[0]),
+        lazy(lambda: (answer() or well)[1]),
+        lazy(count_unreadable),
+    )
 
 
-def _answer(reader: Reader, name: str) -> tuple[bool, str] | None:
-    """Whether it fails, and what it warns of; None where smartctl is not installed. Raises UnknownFact."""
+def _answer(reader: Reader, name: str) -> tuple[bool, str, int] | None:
+    """Whether it fails, what it warns of, and how many sectors it cannot read; None where smartctl is not installed.
+    Raises UnknownFact.
+    """
     if not reader.is_privileged:
         raise UnknownFact("needs root: the health that SATA and SAS disks tell of themselves (SMART)")
-    answer = require_sure(reader.query(make_question(name), timeout_s=_TIMEOUT_S))
+    question = make_question(name)
+    answer = reader.query(question, timeout_s=_TIMEOUT_S)
+    if is_unrecorded(answer):  # as records of older releases hold it
+        answer = reader.query([word for word in question if word != "--attributes"], timeout_s=_TIMEOUT_S)
+    answer = require_sure(answer)
     if isinstance(answer, Absent):
         return None
     try:
-        health, problem = health_in(answer.stdout), no_answer_in(answer.stdout)
+        health, problem = (*health_in(answer.stdout), unreadable_in(answer.stdout)), no_answer_in(answer.stdout)
     except (ValueError, TypeError, AttributeError, RecursionError):
         health, problem = None, (answer.errors.strip().splitlines() or ["it printed something else"])[0]
     if problem:
@@ -113,6 +135,13 @@ def health_in(output: bytes) -> tuple[bool, str]:
     if scsi.get("asc", _FAILURE_TO_COME) == _FAILURE_TO_COME:
         return True, ""
     return False, str(scsi.get("ie_string", "it gives no reason"))[:_LONGEST]
+
+
+def unreadable_in(output: bytes) -> int:
+    """How many sectors an ATA disk counts that it could not read, the larger of two counts. Raises as health_in."""
+    rows = json.loads(output).get("ata_smart_attributes", {}).get("table", [])
+    counts = [int(row.get("raw", {}).get("value", 0)) for row in rows if row.get("name") in _UNREADABLE]
+    return max((count for count in counts if 0 <= count < _MOST_SECTORS), default=0)
 
 
 def no_answer_in(output: bytes) -> str:

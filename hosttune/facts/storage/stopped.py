@@ -53,7 +53,7 @@ class LocalFilesystem(Fact):
     source: str  # the device
     fstype: str  # ext4, xfs ...
     stopped: str  # the word, of the mount table or of the kernel, that tells that nothing can be written any more
-    errors: int  # that ext4 counted since e2fsck was there last; 0 for other types
+    errors: int  # that ext4 counted since e2fsck was there last, or XFS logged since it was mounted; else 0
     age_s: float  # since the last one; -1 where there is none
     is_recent: bool  # it came in this boot
     health_commands: str = ""  # the commands that show how its disks are
@@ -108,7 +108,7 @@ def _read_filesystems(reader: Reader, facts: Facts) -> tuple[LocalFilesystem, ..
 
 def _looked_at(reader: Reader, facts: Facts, mount: Mount, *, is_covered: bool) -> LocalFilesystem:
     """`is_covered`: a mount of a user is there or on the way, so that its path leads to what that user mounted."""
-    counted = make_shared(_count_errors, reader, mount)
+    counted = make_shared(_count_errors, reader, facts, mount)
 
     def age_s() -> float:
         last = counted()[1]
@@ -147,8 +147,11 @@ def _why_stopped(reader: Reader, facts: Facts, mount: Mount, is_recent: Callable
     return ""
 
 
-def _count_errors(reader: Reader, mount: Mount) -> tuple[int, int]:
-    """How many errors, and when the last one was, in seconds since the epoch."""
+def _count_errors(reader: Reader, facts: Facts, mount: Mount) -> tuple[int, float]:
+    """How many errors, and when the last one was, in seconds since the epoch; of XFS, now: its log is of this boot."""
+    if mount.fstype == "xfs" and not reader.persistent_only:
+        damaged = attempt(lambda: facts.storage_log.damaged.get(_name_device(reader, mount), 0))
+        return (damaged, reader.now()) if isinstance(damaged, int) else (0, 0)
     if mount.fstype not in ("ext2", "ext3", "ext4") or reader.persistent_only:
         return 0, 0
     place = f"{_EXT4}/{_name_device(reader, mount)}"

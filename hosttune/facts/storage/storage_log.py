@@ -2,7 +2,7 @@
 silent, and tasks that hang.
 
 Kernel: fs/ext4/super.c (`Remounting filesystem read-only`, `mounted filesystem`), fs/xfs/xfs_fsops.c (`Shutting down
-filesystem`), net/sunrpc/clnt.c (`server X not
+filesystem`), fs/xfs/xfs_error.c (`Metadata corruption detected at`), net/sunrpc/clnt.c (`server X not
 responding, still trying`, `timed out` of a soft mount, `OK`), kernel/hung_task.c (`task NAME:PID blocked for more than
 N seconds`, which is logged ten times at most), block/blk-mq.c (`I/O error, dev sda, sector N`; what a disk merely does
 not support has other words; a drive that may be reached over several controllers, nvme0n1, is there as nvme0c1n1). A
@@ -13,6 +13,8 @@ task that the log names and that went on since is none that hangs: /proc/PID/sta
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 from hosttune.facts.base import Fact, UnknownFact, attempt, keep_known, lazy, make_shared
@@ -39,6 +41,7 @@ _STOPS = regex(
     r"(?:EXT4-fs|XFS) \(([\w!-]{1,64})\): (Remounting filesystem read-only|shut down requested|mounted filesystem"
     r"|Ending (?:clean mount|recovery)|User initiated shutdown |.{1,200}Shutting down filesystem)"
 )
+_DAMAGED = regex(r"XFS \(([\w!-]{1,64})\): Metadata (?:corruption|CRC error) detected at ")
 _NFS = regex(r"nfs: server (\S{1,255}) (not responding, still trying|not responding, timed out|OK)$")
 _HUNG = regex(r"INFO: task (.{1,64}):(\d{1,10}) blocked (?:in I/O wait )?for more than (\d+) seconds")
 _ERROR = regex(
@@ -127,6 +130,7 @@ class StorageLog(Fact):
     silent: tuple[SilentServer, ...]  # those that were not heard of since
     hung: tuple[HungTask, ...]
     erring: tuple[ErringDisk, ...]  # no path of multipath, which goes another way, and nothing that can be pulled out
+    damaged: Mapping[str, int]  # devices on which XFS found damaged structures since it was mounted, and how often
     mount_errors: tuple[MountError, ...] = ()  # each once, the newest last; of some kernels only mount(8) learns of it
 
 
@@ -141,6 +145,7 @@ def collect(reader: Reader, facts: Facts) -> StorageLog:
         silent=certain(lambda: silent_in(lines(), reader.now())),
         hung=certain(lambda: _find_hung(reader, facts, lines)),
         erring=certain(lambda: _find_erring(reader, facts, lines)),
+        damaged=lazy(lambda: count_damage(lines())),
         mount_errors=lazy(lambda: mount_errors_in(lines())),
     )
 
@@ -154,7 +159,7 @@ def choose_lines(log: str) -> tuple[str, ...]:
             errors.append(((_ERROR, match[1]), one))
         elif _SILENT_DISK.match(words):
             errors.append(((_SILENT_DISK, words.partition(": ")[0][:_LONGEST_NAME]), one))
-        elif match := _STOPS.match(words) or _NFS.match(words) or _HUNG.match(words):
+        elif match := _STOPS.match(words) or _DAMAGED.match(words) or _NFS.match(words) or _HUNG.match(words):
             others.append(((match.re, match[1]), one))
         elif _FAILED_MOUNT.match(words):
             others.append(((_FAILED_MOUNT, match[0] if (match := _BY_ANY_USER.match(words)) else ""), one))
@@ -172,6 +177,17 @@ def refusing_in(lines: Iterable[str]) -> tuple[str, ...]:
     """The devices on which ext4 or XFS stopped writing, and that were not mounted anew since."""
     last = {match[1]: match[2] for _, match in _match_lines(lines, _STOPS)}
     return tuple(sorted(device for device, words in last.items() if words not in _MOUNTED))
+
+
+def count_damage(lines: Iterable[str]) -> Mapping[str, int]:
+    """How often XFS found a structure damaged, by device, since it was mounted last."""
+    found: Counter[str] = Counter()
+    for _, words in map(message_of, lines):
+        if match := _DAMAGED.match(words):
+            found[match[1]] += 1
+        elif (match := _STOPS.match(words)) and match[2] in _MOUNTED:
+            found.pop(match[1], None)
+    return found
 
 
 def silent_in(lines: Iterable[str], now: float) -> tuple[SilentServer, ...]:
