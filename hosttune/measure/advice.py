@@ -214,8 +214,8 @@ ADVICE: Mapping[str, Advice] = MappingProxyType({
     "uploads": Advice(
         "it sends more than it receives, and waits until the other side has taken that. Checkpoints, logs and results: "
         "write them to a local disk and copy them in a thread beside the training "
-        "(torch.distributed.checkpoint.async_save), less often. Data for other processes: those, or the line to them, are "
-        "the limit",
+        "(torch.distributed.checkpoint.async_save), less often. Data for other processes: those, or the line to them, "
+        "are the limit",
         "a checkpoint of 4 MiB over 5 MB/s: 0.9 steps/s after each step, 4.5 each 20th, from a local copy in a thread",
         MACHINE,
     ),

@@ -23,6 +23,7 @@ MOSTLY: Final = 0.5  # of the files are small
 WIDE: Final = 0.2  # a margin that says little
 FEWEST: Final = 12  # that `bench read` takes
 DECODED: Final = frozenset({"picture", "sound", "array"})  # that it can decode
+PACKED_SOUND: Final = frozenset({"FLAC", "MP3", "Ogg"})
 SHARDED: Final = frozenset({"shard", "video"})
 FAR: Final = 1_000  # files of a server: each is opened over there
 FAR_S: Final = 0.002  # that a look into one of them takes
@@ -58,6 +59,7 @@ def advise(
         *_advise_far(files, place, page_cache, found, header_s),
         *_advise_decoded(page_cache, decoded, decoded_fit),
         *_advise_large_pictures(picture_bytes),
+        *_advise_sound(found),
         *_advise_chunks(found, units),
         *_advise_row_groups(units.get("Parquet")),
         *_advise_small(files, sizes, page_cache, place, found),
@@ -123,6 +125,17 @@ def _advise_large_pictures(picture_bytes: float) -> Iterator[DatasetAdvice]:
             f"a picture takes {picture_bytes / (1 << 20):.0f} MiB decoded, and most models 0.1 to 3 MiB of it: make "
             "smaller copies (or tiles) once, before the training. They are decoded and scanned faster in proportion, "
             "and more of them fit into memory",
+            rule="framework-input-pipeline",
+        )
+
+
+def _advise_sound(keys: frozenset[str]) -> Iterator[DatasetAdvice]:
+    packed = sorted(PACKED_SOUND & keys)
+    if packed:
+        yield DatasetAdvice(
+            f"{' and '.join(packed)} is decoded anew in every epoch, and resampled where the model takes another rate: "
+            "keep copies at the rate of the model, as WAV where space allows (30 s of sound, read and resampled: Opus "
+            "108 ms, Vorbis 34, FLAC 26, MP3 24; WAV kept at 16 kHz 1.4)",
             rule="framework-input-pipeline",
         )
 
