@@ -106,9 +106,9 @@ _ENDS = {
 _OUT_OF_MEMORY = {"oom-group", "oom-host"}
 _MORE_MEMORY = {"more-workers", "some-workers", "keep-workers", "overlap-waits", "knee"}
 _PREPARED_IN = {State.CPU, State.WORKERS, State.LIMIT, State.DISK}
-_OF_LOADERS = {
+_NOT_OF_PREPARATION = {
     "more-workers", "some-workers", "keep-workers", "fewer-workers", "knee", "pin-memory", "one-thread",
-    "tokenize-once", "launch-bound", "one-slow-worker", "new-workers",
+    "tokenize-once", "launch-bound", "one-slow-worker", "new-workers", "fewer-columns",
 }  # fmt: skip
 _ASKED_FOR = {"SIGINT", "SIGTERM", "SIGHUP", "SIGPIPE", "SIGUSR1", "SIGUSR2"}  # who sent it knows why
 
@@ -147,7 +147,7 @@ def _has_tiny_shm(account: Account) -> bool:
 def _list_names(state: State, account: Account, share: float) -> tuple[str, ...]:
     names = _of_workers(account, share) if state is State.WORKERS else _of_state(state, account)
     if Workload.PREPARATION in account.works_with and state in _PREPARED_IN:
-        return ("prepare-once", *(name for name in names if name not in _OF_LOADERS))
+        return ("prepare-once", *(name for name in names if name not in _NOT_OF_PREPARATION))
     return names
 
 
