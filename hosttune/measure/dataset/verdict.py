@@ -133,8 +133,8 @@ def _advise_sound(keys: frozenset[str]) -> Iterator[DatasetAdvice]:
     packed = sorted(PACKED_SOUND & keys)
     if packed:
         yield DatasetAdvice(
-            f"{' and '.join(packed)} sound is decoded in every epoch, and resampled where the model takes another rate: "
-            "keep copies at the rate of the model, as WAV where space allows (30 s of sound, read and resampled: Opus "
+            f"{' and '.join(packed)} sound is decoded in every epoch, resampled where the model takes another rate. "
+            "Keep copies at the rate of the model, as WAV where space allows (30 s of sound, read and resampled: Opus "
             "108 ms, Vorbis 34, FLAC 26, MP3 24; WAV kept at 16 kHz 1.4)",
             rule="framework-input-pipeline",
         )
