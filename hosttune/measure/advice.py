@@ -127,6 +127,13 @@ ADVICE: Mapping[str, Advice] = MappingProxyType({
         "map with 2 processes instead of 1: 13,797 instead of 9,730 items/s",
         MACHINE,
     ),
+    "prepare-once": Advice(
+        "it prepares its data, before any training: datasets of Hugging Face writes its cache. map(num_proc=CPUS) uses "
+        "all CPUs. The next start finds the result if HF_HOME is on a disk that stays (not in the container itself), "
+        "and if the function can be pickled and is the same. Else keep it: save_to_disk(DIR), then load_from_disk(DIR)",
+        "60,000 texts: 20.8 s at the first start, 0.01 s from the cache; 21.7 s at each start with a lock in the map",
+        MACHINE,
+    ),
     "fewer-columns": Advice(
         "read only the columns and row groups that are needed, and convert once: NumPy arrays cost less than rows of "
         "Python objects. Polars, Arrow and DuckDB have threads of their own: one for each loader worker is enough",
@@ -203,6 +210,14 @@ ADVICE: Mapping[str, Advice] = MappingProxyType({
         "it waits for its own writes: checkpoints, logs, or fsync after each file. Write less often, to a local disk, "
         "and beside the training (torch.distributed.checkpoint.async_save). Dask and Spark spill less with more "
         "memory for each worker",
+    ),
+    "uploads": Advice(
+        "it sends more than it receives, and waits until the other side has taken that. Checkpoints, logs and results: "
+        "write them to a local disk and copy them in a thread beside the training "
+        "(torch.distributed.checkpoint.async_save), less often. Data for other processes: those, or the line to them, "
+        "are the limit",
+        "a checkpoint of 4 MiB over 5 MB/s: 0.9 steps/s after each step, 4.5 each 20th, from a local copy in a thread",
+        MACHINE,
     ),
     "spill": Advice(
         "where `ray memory --stats-only` counts spilled objects, Ray's store is full, and objects go to disk, in "

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from hosttune.frozen import frozen
+from hosttune.numbers import say_count
 
 if TYPE_CHECKING:
     from hosttune.measure.cpus import Cpus
@@ -76,7 +77,7 @@ def start_workers(
             limits.append("memory limits it before the CPUs do")
     if shards is not None and 0 < shards // ranks < wanted:
         wanted = shards // ranks
-        formula = f"{shards} shards / {_count_processes(ranks)}"
+        formula = f"{say_count(shards, 'shard')} / {_count_processes(ranks)}"
         limits.append("one shard feeds one worker")
     if share < 2 and measured is None:
         limits.append(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import struct
@@ -9,12 +10,13 @@ import tarfile
 import wave
 import zipfile
 import zlib
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hosttune.measure.dataset.header import MOST_BYTES, Header, Source, read_header
+from hosttune.measure.dataset.header import MOST_BYTES, Header, ReadUnit, Source, read_header
 
 
 def look(content: bytes, size: int | None = None) -> Header | None:
@@ -199,6 +201,50 @@ def test_header_of_safetensors_is_what_the_file_holds():
 )
 def test_header_of_containers_is_recognized(content, form):
     assert look(content) == Header(form)
+
+
+FILES = Path(__file__).parent / "dataset_files"
+
+
+def packed(name):
+    return gzip.decompress((FILES / f"{name}.gz").read_bytes())
+
+
+@pytest.mark.parametrize(
+    ("name", "unit"),
+    [
+        ("groups.h5", ReadUnit(5, 15_360, 3_072, "gzip")),
+        ("groups_v18.h5", ReadUnit(5, 15_360, 3_072, "gzip")),
+        ("groups_latest.h5", ReadUnit(5, 15_360, 3_072, "gzip")),
+        ("wide.h5", ReadUnit(8, 75_264, 9_408, "lzf")),  # a row is in 12 chunks
+        ("many.h5", None),  # of one dimension: what a sample is cannot be known
+        ("strings.h5", None),
+        ("virtual.h5", None),
+    ],
+)
+def test_header_of_hdf5_is_what_one_row_of_the_largest_array_costs(name, unit):
+    """h5py issue 2568: pictures in chunks of 12 with gzip, which are read one at a time."""
+    assert look(packed(name)) == Header("HDF5", unit=unit)
+
+
+def test_header_of_parquet_is_the_size_of_a_row_group():
+    assert look(packed("table.parquet")) == Header("Parquet", unit=ReadUnit(30, 1_824, 60))
+    assert look(packed("blobs.parquet")) == Header("Parquet", unit=ReadUnit(4, 517, 129))
+    content = packed("table.parquet")
+    assert look(content[:-4] + b"PARE") == Header("Parquet")  # an encrypted footer
+    assert look(content[:-8] + b"\xff\xff\xff\x7fPAR1") == Header("Parquet")  # a footer longer than the file
+
+
+@pytest.mark.parametrize("name", ["groups.h5", "groups_latest.h5", "wide.h5", "table.parquet"])
+@given(st.data())
+@settings(max_examples=150, deadline=None)
+def test_header_of_a_broken_container_is_bounded(name, data):
+    """Every byte of it may be wrong, and the file may claim to be of any size."""
+    content = bytearray(packed(name))
+    for _ in range(data.draw(st.integers(1, 4))):
+        content[data.draw(st.integers(4, len(content) - 1))] = data.draw(st.integers(0, 255))
+    found = look(bytes(content), data.draw(st.sampled_from([None, 1 << 40])))
+    assert found is None or found.unit is None or 0 < found.unit.unpacked_bytes <= 1 << 40
 
 
 def test_header_of_shard_is_the_ratio_of_its_members():

@@ -26,7 +26,7 @@ from hosttune.measure.dataset import verdict
 from hosttune.measure.dataset.decoded import Decoded, Looked, decode, formats_found
 from hosttune.measure.dataset.estimate import Pair, Sizes, combined_ratio
 from hosttune.measure.dataset.formats import key_of
-from hosttune.measure.dataset.header import Header
+from hosttune.measure.dataset.header import Header, ReadUnit
 from hosttune.measure.dataset.look import look
 from hosttune.measure.dataset.patience import SAMPLE_S, Patience
 from hosttune.measure.dataset.room import Fit
@@ -37,7 +37,7 @@ from hosttune.measure.views.dataset import dataset_json
 from hosttune.views.page import Page
 from hosttune.views.terminal import Screen
 from tests.unit.schemas import faults
-from tests.unit.test_dataset_headers import jpeg, shard, sound
+from tests.unit.test_dataset_headers import jpeg, packed, shard, sound
 
 pytestmark = pytest.mark.usefixtures("in_one_process")
 
@@ -646,10 +646,43 @@ def test_advice_on_pictures_that_are_much_larger_than_what_models_take(tmp_path,
     assert "57 MiB" in found
 
 
+@pytest.mark.parametrize(
+    ("keys", "names"), [(("Ogg", "MP3"), "MP3 and Ogg sound is"), (("WAV",), ""), (("JPEG", "FLAC"), "FLAC sound is")]
+)
+def test_advice_on_packed_sound_is_to_keep_it_at_the_rate_of_the_model(keys, names):
+    """The Speech issue 3336 of NVIDIA-NeMo: opus and mp3 load 2 to 30 times slower than WAV."""
+    found = [one.text for one in advice(keys=keys, native="fits") if "decoded in every epoch" in one.text]
+    assert len(found) == bool(names)
+    assert all(text.startswith(names) for text in found)
+
+
 def test_advice_on_hdf5_names_what_shows_its_chunks():
     """OpenMHC issue 16: a chunk of 109 MB is read for each sample."""
     assert any("h5ls -rv" in one.text for one in advice(keys=("HDF5",), native="fits"))
     assert not any("h5ls -rv" in one.text for one in advice(keys=("npy",), native="fits"))
+
+
+def test_advice_on_hdf5_says_what_a_row_costs_where_its_header_shows_that():
+    """h5py issue 2568: pictures in chunks of 12 with gzip, which are read one at a time."""
+    wide = {"HDF5": ReadUnit(12, 1_806_336, 150_528, "gzip")}
+    (found,) = (one.text for one in advice(keys=("HDF5",), native="fits", units=wide) if "HDF5 reads" in one.text)
+    assert "takes 147 KiB" in found
+    assert "unpacks 1.7 MiB (chunks of 12 rows, gzip)" in found
+    fine = {"HDF5": ReadUnit(1, 150_528, 150_528)}
+    assert not any("HDF5 reads" in one.text for one in advice(keys=("HDF5",), native="fits", units=fine))
+    values = {"HDF5": ReadUnit(4096, 1 << 20, 256)}  # of rows this small a sample takes many
+    assert any("h5ls -rv" in one.text for one in advice(keys=("HDF5",), native="fits", units=values))
+
+
+def test_advice_on_parquet_is_for_row_groups_that_cost_much_for_one_row(tmp_path, facts):
+    """LUMI-AI-Guide pull request 117: rows of Parquet at random."""
+    large = {"Parquet": ReadUnit(600_000, 11_534_336, 19)}
+    (found,) = (one.text for one in advice(keys=("Parquet",), native="fits", units=large) if "row group" in one.text)
+    assert "600,000 rows here (11.0 MiB unpacked)" in found
+    small = {"Parquet": ReadUnit(1_000, 20_000, 20)}
+    assert not any("row group" in one.text for one in advice(keys=("Parquet",), native="fits", units=small))
+    (tmp_path / "a.parquet").write_bytes(packed("table.parquet"))
+    assert not any("row group" in one.text for one in look(str(tmp_path), facts, Patience()).advice)
 
 
 def test_advice_on_a_place_counts_where_the_data_does_not_stay():

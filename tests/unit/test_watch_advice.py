@@ -381,6 +381,76 @@ def test_address_that_does_not_answer_is_named_and_no_more_requests_are_advised(
     assert "HF_HUB_OFFLINE=1" in texts[0]
 
 
+SENDS = {"read_bytes": 0.0, "sent_bytes": 2.0 * MIB, "received_bytes": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("more", "works", "first"),
+    [
+        ({}, (), "it sends more than it receives"),
+        ({"received_bytes": 2.0 * MIB}, (), "the answers of the other side"),  # ranks that hand each other gradients
+        ({"sent_bytes": 2_000.0}, (), "the answers of the other side"),  # questions
+        ({}, (Workload.REQUESTS,), "the answers of the other side"),  # a server, whose clients are slow
+    ],
+)
+def test_job_that_waits_until_what_it_sends_is_taken_is_not_told_to_ask_for_more(more, works, first):
+    """TensorFlowOnSpark issue 561: checkpoints to a far file system take hours, the training four minutes."""
+    one = tick(None, None, idle=98, main=0.02, gpus=(), wait=Wait(Want.NETWORK, "10.0.0.9:8020"))
+    one = replace(one, works_with=works, tree=replace(one.tree, **SENDS | more))
+    assert told(one)[0][0].startswith(first)
+    text = " ".join(list_evidence(*judged(jittered(one, 60, seed=5), WATCHED)))
+    assert ("went out over TCP" in text) is ("sent_bytes" not in more and not more)
+
+
+CACHE = "/root/.cache/huggingface/datasets/json/default-78/0.0.0/d78d"
+MAPPED_TABLE = f"{CACHE}/json-train.arrow"
+
+
+@pytest.mark.parametrize(
+    ("paths", "is_preparing"),
+    [
+        ((MAPPED_TABLE, f"{CACHE}/tmpktsdn4ha"), True),
+        (("/data/tokenized/data-00000-of-00004.arrow", "/data/tokenized/tmp_ab12xy0"), True),  # of load_from_disk
+        ((f"{CACHE}.incomplete/json-train-00000-00000-of-NNNNN.arrow",), True),  # load_dataset makes it
+        ((MAPPED_TABLE, f"{CACHE}/cache-3e1f23481226c0f0.arrow"), False),  # the training reads it
+        ((MAPPED_TABLE, "/tmp/tmpktsdn4ha"), False),
+        ((f"{CACHE}/tmpktsdn4ha",), False),
+    ],
+)
+def test_data_that_are_prepared_are_seen_by_the_files_that_datasets_writes(paths, is_preparing):
+    assert (Workload.PREPARATION in works_with(paths, ("python", "train.py"))) is is_preparing
+
+
+def test_preparation_of_data_is_no_work_for_loaders():
+    """Datasets issue 3847, LlamaFactory issue 7315: the text is tokenized again at each start."""
+    one = tick(gpus=(), idle=49, main=1.0)
+    alone = replace(one, works_with=(Workload.PREPARATION, Workload.TEXT))
+    assert told(alone)[0][0].startswith("it prepares its data, before any training")
+    several = tick(idle=1, children=(0.5,) * 4, main=0.02, gpus=())
+    crowd = replace(several.tree, wanting=4.0 * (several.cpus or 1), wanting_processes=4 * round(several.cpus or 1))
+    for found in (alone, replace(several, works_with=(Workload.PREPARATION,), tree=crowd)):
+        texts = told(found)[0]
+        assert not any("num_workers" in text or "DataLoader" in text for text in texts)
+        assert any(text.startswith("it prepares") for text in texts)
+
+
+def test_preparation_of_data_is_over_when_its_files_are_closed():
+    one = tick(gpus=(), idle=49, main=1.0)
+    first = replace(one, works_with=(Workload.PREPARATION,))
+    _, account = judged([*jittered(first, 30, seed=5), *jittered(replace(one, works_with=()), 30, seed=6)], WATCHED)
+    assert Workload.PREPARATION not in account.works_with
+
+
+@pytest.mark.parametrize("library", ["/usr/lib/x86_64-linux-gnu/libavcodec.so.61", f"{SITE}/decord/libdecord.so"])
+def test_threads_of_ffmpeg_do_not_follow_openmp(library):
+    """Torchcodec issue 715: loaders that decode film with a thread for each CPU."""
+    assert find_pools([library]) == (ThreadPool.FFMPEG,)
+    assert find_pools([f"{SITE}/opencv_python.libs/libavcodec-9aae324f.so.59"]) == ()  # wherever cv2 is imported
+    one = tick(idle=1, children=(0.5,) * 4, main=0.02, gpus=())
+    full = replace(one, works_with=(), tree=replace(one.tree, wanting=16.0 * (one.cpus or 1), wanting_processes=4))
+    assert "what does not follow it: num_ffmpeg_threads=1" in told(replace(full, pools=find_pools([library])))[0][0]
+
+
 def test_threads_that_do_not_follow_openmp_are_set_by_their_own_names():
     pools = find_pools(
         ["/v/tokenizers/tokenizers.abi3.so", "/v/onnxruntime/capi/libonnxruntime.so.1.20", "/lib/libc.so.6"]
@@ -546,6 +616,7 @@ def test_page_cache_that_a_memory_limit_drops_is_the_limit_and_no_slow_disk():
     dropped = replace(one, memory=limit, host=replace(one.host, refaults=2_000.0))
     texts, _, _ = told(dropped)
     assert texts[0].startswith("raise its memory limit: /sys/fs/cgroup/memory/job/memory.limit_in_bytes sets it")
+    assert told(dropped)[2].startswith("DISK: it waits for storage, and reads again what its full memory limit dropped")
     verdict, account = judged(jittered(dropped, 60, seed=5), WATCHED)
     assert State.MEM not in verdict.not_the_cause
     assert "page cache is dropped and read again" in " ".join(list_evidence(verdict, account))

@@ -182,6 +182,13 @@ def test_answer_of_the_kernel_that_is_cut_short_is_none():
     assert tcp_socket(body + struct.pack("=HH", 3, 2)) == tcp_socket(body)
 
 
+def test_bytes_of_a_connection_are_those_that_came_and_those_that_were_taken():
+    info = bytes(120) + struct.pack("=QQ", 7_000, 300)
+    body = bytes([socket.AF_INET, 1, 0, 0]) + struct.pack(">HH", 1, 2) + bytes(64)
+    found = tcp_socket(body + struct.pack("=HH", 4 + len(info), 2) + info)
+    assert (found.sent, found.received) == (7_000, 300)
+
+
 def test_host_without_such_answers_has_no_sockets(monkeypatch):
     def refused(*_):
         raise OSError
@@ -215,6 +222,7 @@ def test_process_that_waits_for_an_answer_is_seen_to_wait_for_the_network_and_it
                     looks.look({child.pid: "S"})
                     received = looks.received
                 assert received == 5000
+                assert looks.sent == 0
         finally:
             child.kill()
             child.wait()

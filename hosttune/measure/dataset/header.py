@@ -21,8 +21,18 @@ MOST_READS: Final = 96
 # No common codec packs better: deflate ends at 1,032 to 1, a silent FLAC or a one-coloured GIF at a few thousand.
 _BEST_RATIO: Final = 5_000
 _SLACK: Final = 64 << 10
-# Containers of which only a library knows what is in them: the signatures of HDF5, Parquet and Arrow's file format.
-_MAGICS: Final = {b"\x89HDF\r\n\x1a\n": "HDF5", b"PAR1": "Parquet", b"ARROW1": "Arrow"}
+_ARROW: Final = b"ARROW1"  # Arrow's file format: only its library knows what is in it
+
+
+@frozen
+class ReadUnit:
+    """What has to be unpacked for one row that is read at random: so many rows, and their bytes, against those of one
+    row. `packing` is the name of the codec, "" where it is not known or there is none."""
+
+    rows: int
+    unpacked_bytes: int
+    row_bytes: int
+    packing: str = ""
 
 
 @frozen
@@ -31,7 +41,7 @@ class Header:
     `float32_bytes` with four bytes for each number; None where the header does not tell. `of_bytes` is what becomes
     that: the file, or the part of a container that was looked at, so that the ratio counts. `error_bytes` is the
     standard error of `native_bytes` where a part of the file is read for the whole. `headers` have it: of a container
-    those of its members."""
+    those of its members. `unit` is known of HDF5 and Parquet."""
 
     format: str
     native_bytes: int | None = None
@@ -39,6 +49,7 @@ class Header:
     of_bytes: int = 0
     error_bytes: int = 0
     headers: int = 1
+    unit: ReadUnit | None = None
 
 
 class Spent(ValueError):
@@ -135,6 +146,8 @@ def read_member(source: Source, *, with_containers: bool = True) -> Header | Non
 def _choose_parser(head: bytes, *, with_containers: bool) -> tuple[str, Parse | None]:
     from hosttune.measure.dataset import (
         header_arrays,
+        header_hdf5,
+        header_parquet,
         header_pictures,
         header_sound,
         header_tar,
@@ -142,14 +155,11 @@ def _choose_parser(head: bytes, *, with_containers: bool) -> tuple[str, Parse | 
     )
 
     values = (header_pictures, header_sound, header_arrays, header_tiff)
-    for module in (*values, *((header_tar,) if with_containers else ())):
+    for module in (*values, *((header_tar, header_hdf5, header_parquet) if with_containers else ())):
         for starts, name, parse in module.PARSERS:
             if starts(head):
                 return name, parse
-    for magic, name in _MAGICS.items() if with_containers else ():
-        if head.startswith(magic):
-            return name, _tell_nothing
-    return "", None
+    return ("Arrow", _tell_nothing) if with_containers and head.startswith(_ARROW) else ("", None)
 
 
 def _tell_nothing(_: Source) -> Header:
@@ -161,7 +171,7 @@ def check_header(header: Header, size: int) -> Header:
     most = (header.of_bytes or size) * _BEST_RATIO + _SLACK
     sizes = (header.native_bytes, header.float32_bytes)
     if any(value is None or not 0 <= value <= most * 4 for value in sizes) or (header.native_bytes or 0) > most:
-        return Header(header.format)
+        return Header(header.format, unit=header.unit)
     return header if header.of_bytes else Header(header.format, *sizes, size, header.error_bytes)
 
 

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
     from hosttune.facts import Facts
     from hosttune.measure.dataset.estimate import Sizes
+    from hosttune.measure.dataset.header import ReadUnit
     from hosttune.measure.dataset.patience import Patience, SamplePhase
 
 Tell = Callable[[str], None]
@@ -149,12 +150,22 @@ def look(
         advice=advise(
             files=tally.files, sizes=sizes, keys=tally.counts, place=below, page_cache=kept, decoded=decoded,
             decoded_fit=native, header_s=sample_s / decoded.headers if decoded and decoded.headers else 0.0,
-            picture_bytes=median(known_pictures) if known_pictures else 0.0, is_measured=before is not None,
-            is_folder=bool(seen.folders),
+            picture_bytes=median(known_pictures) if known_pictures else 0.0, units=_find_units(sample),
+            is_measured=before is not None, is_folder=bool(seen.folders),
         ),
         names_s=names_s,
         sample_s=sample_s,
     )  # fmt: skip
+
+
+def _find_units(sample: Sample) -> dict[str, ReadUnit]:
+    """Of each format the one that unpacks most for a row."""
+    found: dict[str, ReadUnit] = {}
+    for header in (one.header for one in sample.looked):
+        if header is not None and header.unit is not None:
+            kept = found.setdefault(header.format, header.unit)
+            found[header.format] = max(kept, header.unit, key=lambda one: one.unpacked_bytes / one.row_bytes)
+    return found
 
 
 def _no_files(seen: Seen) -> str:

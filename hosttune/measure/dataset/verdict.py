@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from hosttune.measure.dataset.formats import kind_of
 from hosttune.measure.dataset.found import DatasetAdvice
+from hosttune.numbers import say_count
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from hosttune.measure.dataset.decoded import Decoded
     from hosttune.measure.dataset.estimate import Sizes
+    from hosttune.measure.dataset.header import ReadUnit
     from hosttune.measure.dataset.room import Fit
     from hosttune.measure.underneath import Underneath
 
@@ -20,10 +23,14 @@ MOSTLY: Final = 0.5  # of the files are small
 WIDE: Final = 0.2  # a margin that says little
 FEWEST: Final = 12  # that `bench read` takes
 DECODED: Final = frozenset({"picture", "sound", "array"})  # that it can decode
+PACKED_SOUND: Final = frozenset({"FLAC", "MP3", "Ogg"})
 SHARDED: Final = frozenset({"shard", "video"})
 FAR: Final = 1_000  # files of a server: each is opened over there
 FAR_S: Final = 0.002  # that a look into one of them takes
 LARGE_PICTURE: Final = 12 << 20  # bytes decoded: 4 million pixels
+LARGE_UNIT: Final = 256 << 10  # bytes: less is unpacked in a moment
+WIDE_UNIT: Final = 4  # times what one row takes
+LEAST_ROW: Final = 1 << 10  # bytes: of smaller ones a sample takes many
 
 
 def advise(
@@ -37,11 +44,13 @@ def advise(
     decoded_fit: Fit | None,
     header_s: float = 0.0,
     picture_bytes: float = 0.0,
+    units: Mapping[str, ReadUnit] = MappingProxyType({}),
     is_measured: bool = False,
     is_folder: bool = True,
 ) -> tuple[DatasetAdvice, ...]:
     """The most telling first. `header_s` is what a look into one file took, `picture_bytes` what a picture takes
-    decoded. `is_measured`: how many workers pay was tried before; only a folder can be tried."""
+    decoded, `units` the widest of each format. `is_measured`: how many workers pay was tried before; only a folder can
+    be tried."""
     if sizes is None or page_cache is None:
         return ()
     found = frozenset(keys)
@@ -50,7 +59,9 @@ def advise(
         *_advise_far(files, place, page_cache, found, header_s),
         *_advise_decoded(page_cache, decoded, decoded_fit),
         *_advise_large_pictures(picture_bytes),
-        *_advise_chunks(found),
+        *_advise_sound(found),
+        *_advise_chunks(found, units),
+        *_advise_row_groups(units.get("Parquet")),
         *_advise_small(files, sizes, page_cache, place, found),
         *_advise_atime(files, sizes, place),
         *_advise_precision(sizes, page_cache, decoded_fit),
@@ -118,12 +129,53 @@ def _advise_large_pictures(picture_bytes: float) -> Iterator[DatasetAdvice]:
         )
 
 
-def _advise_chunks(keys: frozenset[str]) -> Iterator[DatasetAdvice]:
-    if "HDF5" in keys:
+def _advise_sound(keys: frozenset[str]) -> Iterator[DatasetAdvice]:
+    packed = sorted(PACKED_SOUND & keys)
+    if packed:
         yield DatasetAdvice(
-            "HDF5 reads a whole chunk for each sample, and chunks are not looked at here: h5ls -rv FILE shows them "
-            "(hdf5-tools). Read at random, a chunk should hold as many samples as one read takes, unpacked or with lzf"
+            f"{' and '.join(packed)} sound is decoded in every epoch, resampled where the model takes another rate. "
+            "Keep copies at the rate of the model, as WAV where space allows (30 s of sound, read and resampled: Opus "
+            "108 ms, Vorbis 34, FLAC 26, MP3 24; WAV kept at 16 kHz 1.4)",
+            rule="framework-input-pipeline",
         )
+
+
+def _advise_chunks(keys: frozenset[str], units: Mapping[str, ReadUnit]) -> Iterator[DatasetAdvice]:
+    unit = units.get("HDF5")
+    if unit is None or unit.row_bytes < LEAST_ROW:
+        if "HDF5" in keys:
+            yield DatasetAdvice(
+                "HDF5 reads a whole chunk for each sample: h5ls -rv FILE shows them (hdf5-tools). Read at random, a "
+                "chunk should hold as many samples as one read takes, unpacked or with lzf"
+            )
+    elif _is_wide(unit):
+        packing = f", {unit.packing}" if unit.packing else ""
+        chunks = f"chunks of {say_count(unit.rows, 'row')}{packing}"
+        yield DatasetAdvice(
+            f"one row of the largest HDF5 array takes {unit.row_bytes >> 10:,} KiB, and for it HDF5 reads and unpacks "
+            f"{_say_mib(unit.unpacked_bytes)} ({chunks}). For rows that are read at random, write it anew with chunks "
+            "of one row, not packed or with lzf (pictures of 147 KiB, samples for each CPU second: gzip with 64 in a "
+            "chunk 12, with one 865; lzf 1,404; not packed 24,157)"
+        )
+
+
+def _advise_row_groups(unit: ReadUnit | None) -> Iterator[DatasetAdvice]:
+    if unit is not None and _is_wide(unit):
+        yield DatasetAdvice(
+            f"a row group of Parquet has {unit.rows:,} rows here ({_say_mib(unit.unpacked_bytes)} unpacked), and most "
+            "readers unpack all of it for one row. Read row groups in order, and shuffle in a buffer (streaming=True "
+            "and shuffle() of datasets). For rows at random, convert it once to Arrow (load_dataset() without "
+            "streaming does) or to small row groups (rows for each CPU second: 200,000 in a group 149, 1,000 in a "
+            "group 5,216; Arrow 37,870)"
+        )
+
+
+def _say_mib(number: int) -> str:
+    return f"{number / (1 << 20):,.1f} MiB"
+
+
+def _is_wide(unit: ReadUnit) -> bool:
+    return unit.unpacked_bytes >= max(LARGE_UNIT, WIDE_UNIT * unit.row_bytes)
 
 
 def _advise_decoded(page_cache: Fit, decoded: Decoded | None, fit: Fit | None) -> Iterator[DatasetAdvice]:

@@ -13,6 +13,7 @@ from hosttune.measure.watch.remedies import (
     hold_of_clock,
     is_one_of_several,
     is_power_capped,
+    is_sending,
     is_stolen,
     is_writing,
     maps_its_files,
@@ -309,6 +310,8 @@ def _waiting_for_storage(account: Account) -> str:
     text = MEANINGS[State.DISK]
     if is_writing(account):
         text = "it waits for storage, to which it writes itself (checkpoints, logs, fsync)"
+    elif account.drops_cache:
+        text = "it waits for storage, and reads again what its full memory limit dropped"
     elif maps_its_files(account):
         text = "it waits for storage, page by page of files that it has mapped"
     elif written > 4 * read and in_flight >= BUSY_DISK and not is_served:
@@ -453,6 +456,8 @@ def _describe_reading(account: Account) -> str:
         return "what the job reads is not visible"
     received = account.totals["received_bytes"]
     more = f"; at least {_say_size(received)} came over TCP" if received else ""
+    if is_sending(account):
+        more += f"; at least {_say_size(account.totals['sent_bytes'] or 0.0)} went out over TCP"
     if device > read:  # mmap(2) and read-ahead are no read(2)
         mapped = "what it maps and read-ahead included"
         return f"read {_say_size(read)} by read(2); {_say_size(device)} came from a device, {mapped}{more}"

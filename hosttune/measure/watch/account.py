@@ -105,7 +105,10 @@ MEANS = (
     "children", "active_children", "saturated_children", "active_child_cores", "line_cores", "throttled_percent",
     "wanting", "wanting_processes", "faults", "stolen_percent",
 )  # fmt: skip
-TOTALS = ("read_bytes", "received_bytes", "device_bytes", "written_bytes", "disk_read_bytes", "disk_written_bytes")
+TOTALS = (
+    "read_bytes", "received_bytes", "sent_bytes", "device_bytes", "written_bytes", "disk_read_bytes",
+    "disk_written_bytes",
+)  # fmt: skip
 
 
 class Account:
@@ -200,6 +203,7 @@ class Account:
         self._add_disks(tick)
         self._add_mounts(tick)
         if tick.works_with is not None:
+            self.works_with.discard(Workload.PREPARATION)  # it ends before the rest begins
             self.works_with.update(tick.works_with)
             self.pools.update(tick.pools)
             self.one_thread = tick.one_thread
@@ -345,6 +349,7 @@ class Account:
         rates = {
             "read_bytes": tree.read_bytes if tree else None,
             "received_bytes": tree.received_bytes if tree else None,
+            "sent_bytes": tree.sent_bytes if tree else None,
             "device_bytes": tree.device_bytes if tree else None,
             "written_bytes": tree.written_bytes if tree else None,
             "disk_read_bytes": None if tick.disks is None else sum(disk.read_bytes for disk in tick.disks),

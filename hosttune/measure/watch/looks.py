@@ -154,7 +154,8 @@ class Looks:
     def _wait(self, tree: TreeTick, seconds: float) -> tuple[TreeTick, Wait | None]:
         states = {pid: one.counters.stat.state for pid, one in self.tree.members.items() if one.counters}
         wait = self._waits.look(states)
-        return replace(tree, received_bytes=self._waits.received / seconds), wait
+        received, sent = self._waits.received / seconds, self._waits.sent / seconds
+        return replace(tree, received_bytes=received, sent_bytes=sent), wait
 
     def _gpus(self, samples: tuple[GpuSample, ...]) -> tuple[tuple[GpuSample, ...] | None, bool]:
         if self.sampler.source == "none":

@@ -12,11 +12,13 @@ from enum import Enum
 from types import MappingProxyType
 
 from hosttune.frozen import frozen
+from hosttune.regex import regex
 
 
 class Workload(str, Enum):
     """What a job works with, those first that advice is for first."""
 
+    PREPARATION = "preparation"  # of the data, before the training
     REQUESTS = "requests"
     VIDEO = "video"
     PICTURES = "pictures"
@@ -36,6 +38,7 @@ class ThreadPool(str, Enum):
     TENSORFLOW = "TF_NUM_INTRAOP_THREADS=1"
     OPENVINO = "INFERENCE_NUM_THREADS=1 of OpenVINO"
     GGML = "--threads of llama.cpp, num_thread of Ollama"
+    FFMPEG = "num_ffmpeg_threads=1 of torchcodec, num_threads=1 of decord, codec_context.thread_count=1 of PyAV"
 
 
 @frozen
@@ -49,6 +52,7 @@ class Signs:
 
 # Paths as the packages' wheels and distributions have them (auditwheel puts shared libraries in NAME.libs).
 SIGNS: Mapping[Workload, Signs] = MappingProxyType({
+    Workload.PREPARATION: Signs(()),
     Workload.REQUESTS: Signs(
         ("/vllm/_C", "/sgl_kernel/", "/httptools/", "libtritonserver"),
         commands=frozenset({"vllm", "sglang", "tritonserver", "uvicorn", "gunicorn", "hypercorn", "ollama"}),
@@ -77,9 +81,14 @@ _POOLS = {
     ThreadPool.TOKENIZERS: ("/tokenizers/",), ThreadPool.ONNX: ("/onnxruntime/", "libonnxruntime"),
     ThreadPool.POLARS: ("/polars/",), ThreadPool.DUCKDB: ("/duckdb",), ThreadPool.TENSORFLOW: ("libtensorflow",),
     ThreadPool.OPENVINO: ("libopenvino",), ThreadPool.GGML: ("libggml",),
+    ThreadPool.FFMPEG: ("libavcodec", "/decord/"),
 }  # fmt: skip
 _BY_LIBRARY = (Workload.REQUESTS, Workload.VIDEO, Workload.SOUND, Workload.TEXT, Workload.TABLES)
 _WITH_FILE = (Workload.VIDEO, Workload.PICTURES, Workload.ARRAYS)
+# datasets.map writes a temporary file beside the Arrow files that it reads (Dataset._map_single), and load_dataset a
+# folder that gets its name at the end (DatasetBuilder.download_and_prepare).
+_TEMPORARY = regex(r"/tmp[a-z0-9_]{8}\Z")
+_UNFINISHED = regex(r"\.incomplete/[^/]+\.arrow\Z")
 _THREAD_COUNTS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 _SHIPPED_WITH = ("opencv",)  # brings FFmpeg with it, whatever it is used for
 
@@ -95,6 +104,8 @@ def works_with(paths: Iterable[str], commands: Iterable[str]) -> tuple[Workload,
     }
     has_file = {work: bool(suffixes & signs.suffixes) for work, signs in SIGNS.items()}
     found = {work for work in Workload if names & SIGNS[work].commands}
+    if _is_preparing(files):
+        found.add(Workload.PREPARATION)
     found |= {work for work in _BY_LIBRARY if has_library[work]}
     if has_library[Workload.PICTURES] and not has_library[Workload.TEXT] and suffixes & _CONTAINERS:
         found.add(Workload.PICTURES)
@@ -107,7 +118,11 @@ def works_with(paths: Iterable[str], commands: Iterable[str]) -> tuple[Workload,
 def find_pools(paths: Iterable[str]) -> tuple[ThreadPool, ...]:
     """The thread pools of the libraries among these mapped files. Pure."""
     files = set(paths)
-    return tuple(pool for pool, parts in _POOLS.items() if any(part in path for path in files for part in parts))
+    return tuple(
+        pool
+        for pool, parts in _POOLS.items()
+        if any(part in path and not _is_shipped(path, part) for path in files for part in parts)
+    )
 
 
 def held_to_one_thread(environment: bytes) -> str:
@@ -127,6 +142,14 @@ def mapped_files(maps: bytes) -> set[str]:
         if at >= 0:
             found.add(line[at + 1 :].decode("utf-8", "replace"))
     return found
+
+
+def _is_preparing(files: set[str]) -> bool:
+    """Whether datasets of Hugging Face writes its cache."""
+    tables = {path.rpartition("/")[0] for path in files if path.endswith(".arrow")}
+    return any(
+        (_TEMPORARY.search(path) and path.rpartition("/")[0] in tables) or _UNFINISHED.search(path) for path in files
+    )
 
 
 def _get_suffix(path: str) -> str:

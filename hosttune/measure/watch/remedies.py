@@ -105,6 +105,11 @@ _ENDS = {
 }  # fmt: skip
 _OUT_OF_MEMORY = {"oom-group", "oom-host"}
 _MORE_MEMORY = {"more-workers", "some-workers", "keep-workers", "overlap-waits", "knee"}
+_PREPARED_IN = {State.CPU, State.WORKERS, State.LIMIT, State.DISK}
+_NOT_OF_PREPARATION = {
+    "more-workers", "some-workers", "keep-workers", "fewer-workers", "knee", "pin-memory", "one-thread",
+    "tokenize-once", "launch-bound", "one-slow-worker", "new-workers", "fewer-columns",
+}  # fmt: skip
 _ASKED_FOR = {"SIGINT", "SIGTERM", "SIGHUP", "SIGPIPE", "SIGUSR1", "SIGUSR2"}  # who sent it knows why
 
 
@@ -140,8 +145,13 @@ def _has_tiny_shm(account: Account) -> bool:
 
 
 def _list_names(state: State, account: Account, share: float) -> tuple[str, ...]:
-    if state is State.WORKERS:
-        return _of_workers(account, share)
+    names = _of_workers(account, share) if state is State.WORKERS else _of_state(state, account)
+    if Workload.PREPARATION in account.works_with and state in _PREPARED_IN:
+        return ("prepare-once", *(name for name in names if name not in _NOT_OF_PREPARATION))
+    return names
+
+
+def _of_state(state: State, account: Account) -> tuple[str, ...]:
     ways: Mapping[State, Callable[[Account], tuple[str, ...]]] = {
         State.MEM: _of_memory, State.DISK: _of_disk, State.WAIT: _of_waits,
         State.GPU: lambda one: _of_gpu(one, "gpu-limit"),
@@ -363,6 +373,8 @@ def _of_waits(account: Account) -> tuple[str, ...]:
         return ("allowance", "store")
     if account.waits_for is Want.NETWORK and _waited_most(account, is_unanswered):
         return ("unanswered",)
+    if account.waits_for is Want.NETWORK and is_sending(account) and Workload.REQUESTS not in account.works_with:
+        return ("uploads",)
     network = ("nfs-read-ahead",) if any(kind.startswith("nfs") for kind in _list_types(account)) else ()
     kind, is_served = account.waits_for, waits_for_files(account)
     server = ("peer",) if is_served and kind is Want.PEER else ()
@@ -379,6 +391,13 @@ def _of_waits(account: Account) -> tuple[str, ...]:
         forked = _of_forks(account) if kind is Want.EACH_OTHER else ()
         return (named[kind], *forked)
     return ("waits", *network, *(("overlap-waits",) if _is_python(account) else ()))
+
+
+def is_sending(account: Account) -> bool:
+    """Whether it sends what it makes (a checkpoint, results), and receives little. Ranks that hand each other gradients
+    receive as much as they send."""
+    sent, received = account.totals["sent_bytes"] or 0.0, account.totals["received_bytes"] or 0.0
+    return sent >= LIMITS.reading_bytes * account.seconds and sent > MOSTLY * received
 
 
 def waits_for_files(account: Account) -> bool:

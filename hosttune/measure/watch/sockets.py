@@ -1,7 +1,7 @@
 """Sockets of this network namespace as the kernel lists them: who is at the other end, and what has come in.
 
 A question over netlink that anybody may ask (sock_diag(7); tcp_info of include/uapi/linux/tcp.h). /proc/PID/io counts
-read(2) alone, not recv(2), so what came over the network is counted here: bytes that TCP has received, of each
+read(2) alone, not recv(2), so what came over the network is counted here: bytes that TCP has received and sent, of each
 socket. Other network namespaces are not listed, and of a connection that came and went between two looks nothing is
 known: what is counted is a lower bound.
 """
@@ -25,7 +25,7 @@ _REQUEST_DUMP: Final = 0x301  # NLM_F_REQUEST | NLM_F_DUMP
 _INFO, _PEER = 2, 2  # INET_DIAG_INFO, UNIX_DIAG_PEER
 _SHOW_PEER: Final = 4  # UDIAG_SHOW_PEER
 _LISTEN, _ESTABLISHED, _SYN_SENT = 10, 1, 2
-_RECEIVED_AT: Final = 128  # tcpi_bytes_received, Linux 4.1
+_ACKED_AT: Final = 120  # tcpi_bytes_acked, and tcpi_bytes_received behind it, Linux 4.1
 _HEADER = struct.Struct("=IHHII")
 _ATTRIBUTE = struct.Struct("=HH")
 _MOST_BYTES: Final = 1 << 22
@@ -35,13 +35,14 @@ _PATIENCE_S: Final = 0.5
 @frozen
 class OpenSocket:
     """One end. `local` and `remote` are ADDRESS:PORT, "" of a UNIX socket; `peer` is that one's inode, 0 where it is
-    not known. `received` None: the kernel does not tell."""
+    not known. `received` and `sent` (and acknowledged) None: the kernel does not tell."""
 
     inode: int
     local: str = ""
     remote: str = ""
     peer: int = 0
     received: int | None = None
+    sent: int | None = None
     is_listening: bool = False
     is_asking: bool = False  # the other end has not answered to the first packet
 
@@ -77,11 +78,12 @@ def tcp_socket(body: bytes) -> OpenSocket | None:
     size = 4 if family == socket.AF_INET else 16
     local, remote = (_format_address(body[start : start + size]) for start in (8, 24))
     info = _parse_attributes(body[72:]).get(_INFO, b"")
-    received = struct.unpack_from("=Q", info, _RECEIVED_AT)[0] if len(info) >= _RECEIVED_AT + 8 else None
+    sent, received = struct.unpack_from("=QQ", info, _ACKED_AT) if len(info) >= _ACKED_AT + 16 else (None, None)
     inode = struct.unpack_from("=I", body, 68)[0]
     return OpenSocket(
-        inode, f"{local}:{local_port}", f"{remote}:{remote_port}", 0, received, state == _LISTEN, state == _SYN_SENT
-    )
+        inode, f"{local}:{local_port}", f"{remote}:{remote_port}", 0, received, sent, state == _LISTEN,
+        state == _SYN_SENT,
+    )  # fmt: skip
 
 
 def _format_address(packed: bytes) -> str:

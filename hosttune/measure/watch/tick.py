@@ -171,6 +171,7 @@ class TreeTick:
     device_bytes: float | None = None  # what had to come from a device (read_bytes of proc_pid_io(5))
     written_bytes: float | None = None
     received_bytes: float | None = None  # over TCP, of sockets that were seen: a lower bound
+    sent_bytes: float | None = None  # the same
     is_partial: bool = False  # something of it may not be seen by this user
     wanting: float | None = None  # tasks that ran or queued for a CPU at the moment of the look
     faults: float | None = None  # page faults that waited for storage, a second: of mapped files, or of swap

@@ -211,20 +211,21 @@ def _list_inodes(links: Mapping[int, Mapping[int, str]]) -> set[tuple[str, int]]
 
 
 class Waits:
-    """Looks at the tasks of a job. `received` are bytes over TCP, since the last look that looked at sockets."""
+    """Looks at the tasks of a job. `received` and `sent` are bytes over TCP, since the last look that looked at
+    sockets."""
 
     def __init__(self, proc: str = "/proc") -> None:
         self._proc = proc
-        self._counts: dict[int, int] | None = None
+        self._counts: dict[int, tuple[int, int]] | None = None
         self._channels: dict[int, Kept] = {}  # of main threads
-        self.received = 0
+        self.received = self.sent = 0
 
     def look(self, members: Mapping[int, str]) -> Wait | None:
         """`members`: the state of each process (proc_pid_stat(5))."""
         for pid in self._channels.keys() - members.keys():
             self._channels.pop(pid).close()
         sleepers = self._sleepers([pid for pid, state in members.items() if state in "SDI"][:MOST_PROCESSES])
-        self.received = 0
+        self.received = self.sent = 0
         if not any(mark(one.channel) in {Task.NETWORK, Task.PEER, Task.PIPE, Task.POLL, Task.LOCK} for one in sleepers):
             return wait_of(sleepers, Ends({}, {}, {}))
         links = {pid: links_of(f"{self._proc}/{pid}/fd") for pid in list(members)[:MOST_TASKS]}
@@ -241,11 +242,12 @@ class Waits:
     def _count(self, links: Mapping[int, Mapping[int, str]], tcp: Mapping[int, OpenSocket]) -> None:
         counts = {}
         for kind, inode in _list_inodes(links):
-            received = tcp[inode].received if kind == "socket" and inode in tcp else None
-            if received is not None:
-                counts[inode] = received
+            one = tcp.get(inode) if kind == "socket" else None
+            if one is not None and one.received is not None:
+                counts[inode] = (one.received, one.sent or 0)
         if self._counts is not None:
-            self.received = sum(max(0, now - self._counts.get(inode, 0)) for inode, now in counts.items())
+            pairs = [(now, self._counts.get(inode, (0, 0))) for inode, now in counts.items()]
+            self.received, self.sent = (sum(max(0, now[at] - was[at]) for now, was in pairs) for at in (0, 1))
         self._counts = counts
 
     def _sleepers(self, pids: Iterable[int]) -> list[Sleeper]:

@@ -53,6 +53,13 @@ def hdf5_groups(out: Path, name: str, **how: object) -> None:
         train["up"] = file["/"]
 
 
+def hdf5_wide(out: Path) -> None:
+    """Chunks across rows, as h5py guesses them: a row is in twelve of them."""
+    with h5py.File(out / "wide.h5", "w") as file:
+        file.create_dataset("pictures", (16, 56, 56, 3), "u1", chunks=(8, 28, 28, 1), compression="lzf")[:] = 7
+        file["labels"] = np.arange(16)
+
+
 def hdf5_untold(out: Path) -> None:
     with h5py.File(out / "strings.h5", "w") as file:
         file["words"] = ["of", "different", "lengths"]
@@ -200,6 +207,7 @@ if __name__ == "__main__":
         hdf5_groups(made, "groups.h5")
         hdf5_groups(made, "groups_v18.h5", libver=("v108", "v108"))
         hdf5_groups(made, "groups_latest.h5", libver="latest", track_order=True)
+        hdf5_wide(made)
         hdf5_untold(made)
         parquet(made)
         tfrecord(made)
