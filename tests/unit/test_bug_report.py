@@ -22,6 +22,7 @@ from hosttune.facts import Facts
 from hosttune.facts.gpu.gpus import name_in
 from hosttune.facts.gpu.health_smi import LIST, QUERIES, REMAPPED
 from hosttune.facts.gpu.nvidia import QUERY
+from hosttune.facts.inventory import describe_machine
 from hosttune.host.door import Completed
 from hosttune.host.record.record import RecordReader, reader_of
 from hosttune.host.support import bug_report
@@ -363,6 +364,12 @@ def test_backtraces_that_the_program_asked_for_are_no_stall():
     assert faults(report(dmesg=LOG + LOST + BACKTRACES, flags="--extra-system-data")) >= {
         ("gpu-errors", "0000:65:00.0")
     }
+
+
+def test_board_is_named_though_a_cloud_is_not_known():
+    table = "Handle 0x0001, DMI type 1, 27 bytes\nSystem Information\n\tManufacturer: Supermicro\n\tProduct Name: SYS-7048GR-TR\n"
+    door = reader(report(more=f"\n/sbin/dmidecode\n\n{table}\n"))
+    assert describe_machine(Facts(door))["product"] == "SYS-7048GR-TR"
 
 
 def test_nvidia_smi_that_the_program_did_not_find_is_not_there():
