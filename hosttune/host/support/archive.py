@@ -270,7 +270,7 @@ def _look_through(path: str, is_wanted: Callable[[str], bool], needed: str) -> A
         raise BadInput([Fault(Where(path), reason_of(error))]) from None
     if any(f"{one}/".startswith(f"{root}/") for one in served_mounts()):
         raise make_refusal(path, "a file system is mounted in it that may give no answer")
-    sign, found = FileTree(root).stat(f"/{needed}", follow=False), _Folder(is_wanted)
+    sign, found = FileTree(root).stat(f"/{needed}", follow=False), _UnpackedFolder(is_wanted)
     try:
         if isinstance(sign, Stat) and sign.type == "file":
             found.add(root.fd, ".", "", _DEEPEST)
@@ -279,7 +279,7 @@ def _look_through(path: str, is_wanted: Callable[[str], bool], needed: str) -> A
     return found.kept.close(os.path.basename(root), is_whole=False)
 
 
-class _Folder:
+class _UnpackedFolder:
     """What is wanted of an unpacked folder. Each folder in it is opened once, below the one around it."""
 
     def __init__(self, is_wanted: Callable[[str], bool]) -> None:
