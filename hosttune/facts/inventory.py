@@ -85,7 +85,8 @@ def other_system(facts: Facts) -> str:
 
 def _describe_product(facts: Facts) -> str:
     host = facts.host
-    where = f" on {host.cloud}" if host.cloud else ""
+    cloud = attempt(lambda: host.cloud)  # not known of files that people send, whose board is
+    where = f" on {cloud}" if cloud and isinstance(cloud, str) else ""
     under = f" ({host.hypervisor})" if host.is_vm and host.hypervisor not in {"", "unknown"} else ""
     words = f"{host.product or ('virtual machine' if host.is_vm else 'unknown board')}{under}{where}"
     return f"{host.container} container, whose host was not looked at ({words})" if host.is_container else words

@@ -47,12 +47,7 @@ def source_lines(report: BugReport | SosReport, file: str, now: float) -> Iterat
     if report.is_safe_mode:
         yield "the full answer of nvidia-smi is not in it (--safe-mode)"
     if not report.has_log:
-        why = (
-            "it has backtraces that the program asked for (--extra-system-data)"
-            if report.has_backtraces
-            else "there is none that is whole"
-        )
-        yield f"the kernel log in it does not count: {why}"
+        yield "the kernel log in it does not count: there is none that is whole"
     if report.doubled:
         names = _name_some(report.doubled)
         yield f"it has these twice, so that neither counts, because a user can have written one: {names}"

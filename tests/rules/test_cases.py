@@ -28,6 +28,7 @@ there.
     impairs: true                  # it says that the machine does it badly; not looked at where it is not said
     hold: owned by                 # the kind of hold, when there is one
     says: a phrase                 # in reason, evidence, hold or todo
+    says_not: a phrase             # in none of them
     changes: ["sysctl:vm.swappiness 60 -> 10"]   # all of them; a file shows its last line
 """
 
@@ -130,6 +131,7 @@ def test_case(rule, case, monkeypatch):
     assert found.is_fault is expected.get("fault", False), said
     assert found.impairs is expected.get("impairs", found.impairs), said
     assert expected.get("says", "") in said
+    assert expected.get("says_not", "\0") not in said
     changes = [f"{change.address} {shown(change.before)} -> {shown(change.after)}" for change in plan.changes]
     assert changes == expected.get("changes", []), changes
     assert failing(plan) == []

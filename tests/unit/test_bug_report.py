@@ -19,13 +19,15 @@ from hosttune.engine.policy.policy import Policy
 from hosttune.engine.rules.catalog import builtin_catalog
 from hosttune.errors import BadInput
 from hosttune.facts import Facts
+from hosttune.facts.gpu.gpus import name_in
 from hosttune.facts.gpu.health_smi import LIST, QUERIES, REMAPPED
-from hosttune.facts.kernel.kernel_log import DMESG, JOURNAL
+from hosttune.facts.gpu.nvidia import QUERY
+from hosttune.facts.inventory import describe_machine
 from hosttune.host.door import Completed
 from hosttune.host.record.record import RecordReader, reader_of
 from hosttune.host.support import bug_report
 from hosttune.host.support.bug_report import is_bug_report, read_bug_report
-from hosttune.host.support.lspci import DEVICES, devices_in, tables_of
+from hosttune.host.support.lspci import DEVICES, NAMES, devices_in, tables_of
 from hosttune.host.support.sections import sections_of
 from hosttune.host.support.smi import read_long
 from hosttune.values import ABSENT, Unreadable, Verdict
@@ -341,14 +343,44 @@ def test_log_of_the_buffer_is_not_called_the_journals():
     assert "SystemMaxUse" not in "".join(one.todo for one in found)
 
 
+BACKTRACES = """\
+[ 7200.000001] sysrq: Show backtrace of all active CPUs
+[ 7200.000002] NMI backtrace for cpu 2
+[ 7200.000003] CPU: 2 PID: 3201 Comm: nvidia-bug-repo Tainted: P           OE      6.5.0-0.deb12.4-amd64 #1  Debian 6.5.10-1
+[ 7200.000004] Call Trace:
+[ 7200.000005]  <TASK>
+[ 7200.000006]  nmi_trigger_cpumask_backtrace+0x115/0x140
+[ 7200.000007]  __handle_sysrq+0xa7/0x180
+[ 7200.000008] Sending NMI from CPU 2 to CPUs 0-1:
+[ 7200.000009] NMI backtrace for cpu 0 skipped: idling at intel_idle+0x62/0xb0
+"""
+
+
 def test_backtraces_that_the_program_asked_for_are_no_stall():
-    stall = LOG + "[ 7201.000000] watchdog: BUG: soft lockup - CPU#3 stuck for 26s! [python:1]\n"
-    assert "kernel-stalls" in {rule for rule, _ in faults(report(dmesg=stall))} | {
-        one.rule for one in findings(reader(report(dmesg=stall))) if one.verdict is not Verdict.OK
+    """And the log in which they are counts: --extra-system-data is for those whose driver hangs."""
+    asked = reader(report(dmesg=LOG + BACKTRACES, flags="--extra-system-data"))
+    assert Facts(asked).host_log.lockups == ()
+    assert Facts(asked).host_log.stuck == ()
+    assert faults(report(dmesg=LOG + LOST + BACKTRACES, flags="--extra-system-data")) >= {
+        ("gpu-errors", "0000:65:00.0")
     }
-    door = reader(report(dmesg=stall, flags="--extra-system-data"))
-    assert isinstance(door.query(DMESG), Unreadable)
-    assert isinstance(door.query(JOURNAL), Unreadable)
+
+
+def test_board_is_named_though_a_cloud_is_not_known():
+    table = "Handle 0x0001, DMI type 1, 27 bytes\nSystem Information\n\tManufacturer: Supermicro\n\tProduct Name: SYS-7048GR-TR\n"
+    door = reader(report(more=f"\n/sbin/dmidecode\n\n{table}\n"))
+    assert describe_machine(Facts(door))["product"] == "SYS-7048GR-TR"
+
+
+def test_nvidia_smi_that_the_program_did_not_find_is_not_there():
+    """As on a host that has none. Where it was not looked for, or the file breaks off, that is not known."""
+    skipped = "Skipping nvidia-smi output (nvidia-smi not found)\n"
+    whole = report(smi=None, nvlink=None, more=skipped)
+    assert reader(whole).query(QUERY) is ABSENT
+    assert isinstance(reader(report(smi=None, nvlink=None)).query(QUERY), Unreadable)
+    assert isinstance(reader(report(smi=None, nvlink=None, more=skipped, flags="--safe-mode")).query(QUERY), Unreadable)
+    assert isinstance(reader(report(more=skipped)).query(QUERY), Completed)
+    assert isinstance(reader(whole[: whole.rindex(b"End of NVIDIA")]).query(QUERY), Unreadable)
 
 
 def test_container_is_not_taken_for_a_host():
@@ -423,6 +455,17 @@ def test_old_form_of_lspci_is_two_answers():
     for texts in ((long, short), (short, long), (long,)):
         (one,) = devices_in(*texts)
         assert (one.slot, one.kind, one.vendor, one.device) == ("0000:17:00.0", "0302", "10de", "26b9")
+
+
+def test_names_of_devices_are_those_that_lspci_shows():
+    """Of a GPU that no driver drives nothing else in the file has the name."""
+    old = "02:00.0 3D controller [0302]: NVIDIA Corporation GM107M [GeForce GTX 960M] [10de:139b] (rev a2)\n"
+    new = "03:00.0 3D controller [0302]: NVIDIA Corporation Device [10de:2c02] (rev a1)\n"
+    other = "04:00.0 Display controller [0380]: Advanced Micro Devices, Inc. [AMD/ATI] Aqua Vanjaram [Instinct MI300X] [1002:74a1]\n"
+    names = tables_of(devices_in(old + new + other))["files"][NAMES].encode()
+    assert name_in(names, "139b") == "GM107M [GeForce GTX 960M]"
+    assert name_in(names, "2c02") == ""
+    assert name_in(names, "74a1", "1002") == "Aqua Vanjaram [Instinct MI300X]"
 
 
 def ports(first=16, second=16):

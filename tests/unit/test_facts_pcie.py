@@ -206,6 +206,15 @@ def test_iommu_group_without_type_is_unknown():
         _ = iommu.translated
 
 
+def test_iommu_group_whose_type_was_not_read_is_unknown_for_that():
+    """A report of nvidia-bug-report.sh has the number of the group, and no type: the kernel is not to blame."""
+    group = "/sys/kernel/iommu_groups/7"
+    links = {f"{GPU}/iommu_group": group}
+    iommu = facts_of({f"{group}/type": Unreadable("not in this record")}, links).iommu
+    with pytest.raises(UnknownFact, match="not in this record"):
+        _ = iommu.translated
+
+
 def test_arguments_of_iommu_alone():
     assert arguments_of(("quiet", "iommu=pt", "intel_iommu=on", "iommux=1")) == ("iommu=pt", "intel_iommu=on")
 

@@ -78,11 +78,9 @@ def _is_main(name: str) -> bool:
 
 
 def open_alone(facts: Facts) -> tuple[str, ...]:
-    """What here works with the open kernel module alone: Blackwell and Grace Hopper have no closed one; and what the
-    kernel log of the driver that is there says so of."""
-    grace = "hopper" in facts.gpus.generations and facts.gpus.is_on_grace
-    known = (*(("Grace Hopper",) if grace else ()), *(("Blackwell",) if "blackwell" in facts.gpus.generations else ()))
-    return known or _by_log(facts, "needs_open")
+    """What here works with the open kernel module alone: what has no closed one, and what the kernel log of the driver
+    that is there says so of."""
+    return facts.gpus.open_alone or _by_log(facts, "needs_open")
 
 
 def closed_alone(facts: Facts) -> tuple[str, ...]:

@@ -119,6 +119,13 @@ class Gpus(Fact):
         return any(has_grace(gpu.device_id) for gpu in self.devices)
 
     @property
+    def open_alone(self) -> tuple[str, ...]:
+        """What here has no closed kernel module (NVIDIA's driver installation guide, "Kernel Modules")."""
+        grace = "hopper" in self.generations and self.is_on_grace
+        blackwell = ("Blackwell",) if "blackwell" in self.generations else ()
+        return (*(("Grace Hopper",) if grace else ()), *blackwell)
+
+    @property
     def ours(self) -> tuple[Gpu, ...]:
         """Those that a driver of this host has to drive, by slot: without the ones that are held for virtual machines,
         unless all are."""

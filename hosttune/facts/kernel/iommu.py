@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, attempt, keep_known, lazy, make_shared
+from hosttune.facts.base import Fact, UnknownFact, keep_known, lazy, make_shared
 from hosttune.facts.gpu.gpus import DEVICES
 from hosttune.facts.reading import if_absent, names_in, read_line
 from hosttune.frozen import frozen
@@ -87,7 +87,7 @@ def _read_device(reader: Reader, slot: str, kind: str) -> IommuDevice:
 
 
 def _read_domain(reader: Reader, slot: str) -> str:
-    domain = attempt(read_line, reader, f"{DEVICES}/{slot}/iommu_group/type")
-    if not isinstance(domain, str):
+    domain = read_line(reader, f"{DEVICES}/{slot}/iommu_group/type")
+    if not isinstance(domain, str):  # before Linux 5.11
         raise UnknownFact("the kernel does not tell the type of the IOMMU group")
     return domain

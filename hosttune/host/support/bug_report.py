@@ -43,7 +43,8 @@ _FLAGS = regex(r"^command line flags: (.*)$", re.MULTILINE)
 QUERY: Final = "nvidia-smi --query"
 # A table before all else, since branch 565, has what nvidia-smi said when it was asked for the GPUs.
 _REFUSED = regex(r"^NVIDIA GPU Details {1,40}\| Failed: ([A-Z][^\n]{1,300})$", re.MULTILINE)
-_SAFE_MODE, _BACKTRACES = "--safe-mode", "--extra-system-data"
+_SAFE_MODE = "--safe-mode"
+_NO_SMI: Final = "Skipping nvidia-smi output (nvidia-smi not found)"
 _XID = regex(r"NVRM: Xid \([^()\n]{1,60}\): (\d{1,3}), [^\n]{0,400}")
 _LOGS = "Scanning kernel log files for NVIDIA kernel messages"
 _OF_KERNEL = ("/proc/", "/sys/")
@@ -73,7 +74,7 @@ _DISTRIBUTION = regex(r"^[\w ]{0,80}\| Distribution : ([^\n]{1,100})$", re.MULTI
 _LSPCI = regex(r"lspci -(?:nn$|nnDvvvx|d)")
 # Files that count. Others say what the host was long ago, or are of users.
 _OF_HOST = regex(r"/(?:proc|sys)/(?!asound/|class/drm/)|/etc/(?:issue|os-release|debian_version|lsb-release)$")
-_COUNTS = regex(r"/|dmesg$|lspci |nvidia-smi |Scanning kernel log files ")
+_COUNTS = regex(r"/|dmesg$|lspci |nvidia-smi |Skipping nvidia-smi |Scanning kernel log files ")
 _CONTAINER = regex(r"[0-9a-f]{12}")  # the host name that Docker gives a container
 # The kernel log, the configuration space of PCI devices and the tables of the firmware are read on a host, or in a
 # container that is as open as one: of both the verdicts are about the host.
@@ -98,7 +99,7 @@ class BugReport:
     is_whole: bool  # its last line is there
     doubled: tuple[str, ...]  # heads that are there twice, of which none counts: a user may have written one
     is_safe_mode: bool  # the full answer of nvidia-smi is not in it
-    has_backtraces: bool  # the program asked the kernel for them: they are no stall
+    has_no_smi: bool  # there is no nvidia-smi on that host
     has_log: bool  # of the kernel, of that boot
     # Xid numbers of the system's logs that the kernel log of that boot does not have, and how many lines have each. Any
     # user of that host can write into these logs.
@@ -131,7 +132,8 @@ def read_bug_report(content: bytes, path: str, tool_version: str) -> BugReport:
         sections.setdefault(QUERY, ReportSection(QUERY, (refused[1],)))
     doubled = tuple(name for name, count in counts.items() if count > 1 and _COUNTS.match(name))
     flags = match[1].split() if (match := _FLAGS.search(head)) else []
-    log = "" if _BACKTRACES in flags else _get_text(sections, "dmesg")
+    # With --extra-system-data it also has backtraces that the program asked for: no words of a stall are in them.
+    log = _get_text(sections, "dmesg")
     log = log if len(log) <= _MOST_LOG else ""
     at = _find_time([one for one in sections.values() if one.seen_at and one.head.startswith(_OF_KERNEL)], head)
     uname = _UNAME.search(head)
@@ -146,7 +148,7 @@ def read_bug_report(content: bytes, path: str, tool_version: str) -> BugReport:
         is_whole=is_whole,
         doubled=doubled,
         is_safe_mode=_SAFE_MODE in flags and QUERY not in answers,
-        has_backtraces=_BACKTRACES in flags,
+        has_no_smi=_NO_SMI in sections and is_whole and not answers and _SAFE_MODE not in flags,
         has_log=bool(log),
         logged_xids=_logged_xids(_get_text(sections, _LOGS), log),
     )

@@ -21,10 +21,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 DEVICES = "/sys/bus/pci/devices"
+NAMES = "/usr/share/misc/pci.ids"
 MOST = 4096  # devices
 # Older scripts ask for the details without numbers (-d 10de:* -v -xxx), and for the numbers without details (-nn).
 _HEAD = regex(r"([0-9a-f]{4,8}:)?([0-9a-f]{2}:[0-9a-f]{2}\.[0-7]) \S")
-_NUMBERS = regex(r"\S{7,20} .{0,120}? \[([0-9a-f]{4})\]: .{0,300}?\[([0-9a-f]{4}):([0-9a-f]{4})\]")
+_NUMBERS = regex(r"\S{7,20} .{0,120}? \[([0-9a-f]{4})\]: (.{0,300}?)\[([0-9a-f]{4}):([0-9a-f]{4})\]")
+# lspci has the names of pci.ids(5), and before them the maker's; without one it says Device.
+_NAME = regex(
+    r"(NVIDIA Corporation|nVidia Corporation|Intel Corporation|Advanced Micro Devices, Inc\. \[AMD(?:/ATI)?\]) "
+    r"(?!Device )(\S.*\S) "
+)
 _BYTES = regex(r"([0-9a-f]{2,3}): ((?:[0-9a-f]{2} ?){16})")
 _LINK = regex(r"[\t ]{1,9}Lnk(Cap|Sta):\s.{0,60}?Speed (\d{1,3}(?:\.\d)?)GT/s(?: \([^)]{0,40}\))?, Width x(\d{1,2})")
 _REGION = regex(r"\tRegion (\d): (?:Memory|I/O ports) at ([0-9a-f]{1,16}) .{0,120}?\[size=(\d{1,6})([KMGT]?)\]")
@@ -53,6 +59,7 @@ class PciDevice:
     kind: str  # class and subclass: 0302
     vendor: str
     device: str
+    words: str  # the names of its maker and its own
     config: bytes  # as much of the configuration space as is shown
     details: tuple[str, ...]  # its other lines
 
@@ -72,22 +79,22 @@ def devices_in(*texts: str) -> tuple[PciDevice, ...]:
         config = b"".join(bytes.fromhex(row[2]) for at, row in enumerate(rows) if int(row[1], 16) == at * 16)
         before = found.get(slot)
         numbers = _NUMBERS.match(lines[0])
-        kind, vendor, device = (
-            numbers.groups() if numbers else _numbers_of(config) if len(config) >= 64 else ("", "", "")
+        kind, words, vendor, device = (
+            numbers.groups() if numbers else _numbers_of(config) if len(config) >= 64 else ("", "", "", "")
         )
         details.setdefault(slot, []).extend(lines[1:])
         if before:
-            kind, vendor, device = (
-                one or other
-                for one, other in zip((kind, vendor, device), (before.kind, before.vendor, before.device), strict=True)
+            known = (before.kind, before.words, before.vendor, before.device)
+            kind, words, vendor, device = (
+                one or other for one, other in zip((kind, words, vendor, device), known, strict=True)
             )
             config = config or before.config
-        found[slot] = PciDevice(slot, kind, vendor, device, config, ())
+        found[slot] = PciDevice(slot, kind, vendor, device, words, config, ())
     return tuple(replace(one, details=tuple(details[one.slot])) for one in found.values() if one.kind and one.vendor)
 
 
-def _numbers_of(config: bytes) -> tuple[str, str, str]:
-    return f"{config[11]:02x}{config[10]:02x}", f"{config[1]:02x}{config[0]:02x}", f"{config[3]:02x}{config[2]:02x}"
+def _numbers_of(config: bytes) -> tuple[str, str, str, str]:
+    return f"{config[11]:02x}{config[10]:02x}", "", f"{config[1]:02x}{config[0]:02x}", f"{config[3]:02x}{config[2]:02x}"
 
 
 def _split_blocks(text: str) -> Iterator[list[str]]:
@@ -106,7 +113,7 @@ def _split_blocks(text: str) -> Iterator[list[str]]:
 def tables_of(devices: tuple[PciDevice, ...]) -> Mapping[str, dict[str, Any]]:
     """The files, links and listings of /sys/bus/pci/devices in the tables of a record."""
     places = _place_devices(devices)
-    files: dict[str, Any] = {}
+    files: dict[str, Any] = {NAMES: _list_names(devices)}
     links: dict[str, Any] = {}
     stats: dict[str, Any] = {}
     paths: dict[str, Any] = {}
@@ -132,6 +139,17 @@ def tables_of(devices: tuple[PciDevice, ...]) -> Mapping[str, dict[str, Any]]:
             links[f"{place}/physfn"] = {"absent": True}
     listings = {DEVICES: [device.slot for device in devices]}
     return {"files": files, "links": links, "stats": stats, "paths": paths, "listings": listings}
+
+
+def _list_names(devices: tuple[PciDevice, ...]) -> str:
+    """As much of pci.ids(5) as lspci shows."""
+    makers: dict[str, dict[str, str]] = {}
+    for one in devices:
+        if name := _NAME.fullmatch(one.words):
+            makers.setdefault(f"{one.vendor}  {name[1]}", {}).setdefault(one.device, name[2])
+    return "".join(
+        f"\n{maker}" + "".join(f"\n\t{device}  {name}" for device, name in own.items()) for maker, own in makers.items()
+    )
 
 
 def _place_devices(devices: tuple[PciDevice, ...]) -> Mapping[str, str]:

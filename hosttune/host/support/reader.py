@@ -9,7 +9,7 @@ from hosttune.host.record.record import RecordReader
 from hosttune.host.support import smi
 from hosttune.host.support.bug_report import QUERY, BugReport, is_bug_report, read_bug_report
 from hosttune.host.support.sos import SosReport, read_sosreport
-from hosttune.values import Unreadable
+from hosttune.values import ABSENT, Unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,6 +51,8 @@ class SupportReader(RecordReader):
             return super().query(argv, timeout_s=timeout_s)
         if report.is_safe_mode:
             return Unreadable("the full answer of nvidia-smi is not in it: nvidia-bug-report.sh ran with --safe-mode")
+        if isinstance(report, BugReport) and report.has_no_smi:
+            return ABSENT
         found = self._smi(argv)
         return self._missing(f"the answer of {' '.join(argv)}") if found is None else found
 
