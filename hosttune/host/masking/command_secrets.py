@@ -140,6 +140,11 @@ _NAMED = regex(
     rf"proxy-?auth|(?:[_.-]|api|access|auth|security)key|[_-](?:jwt|pat|sas)|secret[_-]?id|_secret_\w{{1,20}}|{PINS}|(?<=--)pin)(?:_mutual|\d)?\Z",
     re.IGNORECASE,
 )
+# One of these is in each name of a secret, here and in secrets.py: looking for words costs a tenth of a pattern.
+_SIGNS: Final = (
+    "key", "pass", "auth", "token", "secret", "pw", "cred", "pin", "pat", "sas", "jwt", "psk", "community", "bearer",
+    "signature", "string", "runtimeargs",
+)  # fmt: skip
 _LONGEST_NAME: Final = 48  # characters from the end of an option that its name is looked for in
 _LONGEST_CLUSTER: Final = 8  # characters of one-letter options that are written as one word: -sSfLu
 _USERS = frozenset(
@@ -461,7 +466,16 @@ def _is_secret_word(after: list[tuple[list[str], int]], word: str) -> bool:
 
 def has_secret_name(name: str) -> bool:
     """Whether what is called so takes a secret, by the end of its name."""
-    return _NAMED.search(name[-_LONGEST_NAME:]) is not None
+    end = name[-_LONGEST_NAME:]
+    return may_name_secret(end) and _NAMED.search(end) is not None
+
+
+def may_name_secret(text: str) -> bool:
+    """Whether the name of a secret may be in a text, at little cost. Other letters than ASCII's may stand for some."""
+    if not text.isascii():
+        return True
+    lower = text.lower()
+    return any(sign in lower for sign in _SIGNS)
 
 
 def _mask_nothing(word: str) -> str | None:

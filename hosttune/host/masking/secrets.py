@@ -10,7 +10,7 @@ import re
 import string
 from typing import Final
 
-from hosttune.host.masking.command_secrets import LONGEST, MASK, PINS, mask_commands, mask_words
+from hosttune.host.masking.command_secrets import LONGEST, MASK, PINS, mask_commands, mask_words, may_name_secret
 from hosttune.quoting import quote
 from hosttune.regex import regex
 
@@ -281,12 +281,16 @@ def _mask_read(text: str) -> str:
         text = _SETENV.sub(lambda found: f"{found['name'] or found['bare']}{MASK}", text)
     for pattern in (URL_PARAMETER, _SHARE_USER, _HEADER):
         text = pattern.sub(_mask_found, text)
-    if _HINT.search(text):
+    if _has_hint(text):
         for pattern in (_PAIR, _ENTRY, _TEXT_BLOCK):
             text = pattern.sub(_mask_found, text)
         text = _LIST.sub(_mask_list, text)
         text = "\n".join(_mask_assignments(line) for line in text.split("\n"))
     return _SHAPES.sub(MASK, text)
+
+
+def _has_hint(text: str) -> bool:
+    return may_name_secret(text) and _HINT.search(text) is not None
 
 
 # A line of a key: base64 with what surrounds it in YAML, shell and C, a header, or the empty line of deb822 (` .`).
@@ -343,16 +347,14 @@ def _mask_found(found: re.Match[str]) -> str:
 
 
 def _mask_assignments(line: str) -> str:
-    if not _HINT.search(line):
+    if not _has_hint(line):
         return line
     if line.lstrip().startswith("Options="):
         line = _UNIT_OPTION.sub(_mask_found, line)
-    for pattern in (_KEYED, _PROPERTY, _SPACED, _ELEMENT, _LINE):
-        line = pattern.sub(_mask_found, line)
-    line = _QUOTED_VARIABLE.sub(_mask_variable, line)
-    line = _VARIABLE.sub(_mask_variable, line)
-    line = _OPTION.sub(_mask_found, _GLUED.sub(_mask_found, line))
-    return _ASSIGNMENT.sub(_mask_assignment, _LIST.sub(_mask_found, line))
+    for pattern, needs, mask in _OF_A_LINE:
+        if any(one in line for one in needs):
+            line = pattern.sub(mask, line)
+    return _ASSIGNMENT.sub(_mask_assignment, line)
 
 
 def _mask_list(found: re.Match[str]) -> str:
@@ -363,6 +365,21 @@ def _mask_list(found: re.Match[str]) -> str:
 
 def _mask_variable(found: re.Match[str]) -> str:
     return _mask_found(found) if found["name"].isupper() else found[0]
+
+
+# In this order, each where one of these is in the line: most lines have few of them.
+_OF_A_LINE: Final = (
+    (_KEYED, ("=>", ":=", "+=", "?=", "]", "}", ")"), _mask_found),
+    (_PROPERTY, (".",), _mask_found),
+    (_SPACED, ('";',), _mask_found),
+    (_ELEMENT, ("<",), _mask_found),
+    (_LINE, ("=", ":"), _mask_found),
+    (_QUOTED_VARIABLE, ("'", '"'), _mask_variable),
+    (_VARIABLE, ("=",), _mask_variable),
+    (_GLUED, ("'", '"'), _mask_found),
+    (_OPTION, ("=",), _mask_found),
+    (_LIST, ("[",), _mask_found),
+)
 
 
 def _mask_assignment(found: re.Match[str]) -> str:
