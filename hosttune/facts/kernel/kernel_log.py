@@ -220,6 +220,7 @@ _OF_USER = regex(
     r"(?:SRC=[0-9a-f.:]{7,39} DST=|MACSRC=[0-9a-f:]{17} |ARP HTYPE=\d)"
     r"|.*: potentially unexpected fatal signal \d{1,3}\.$"
 )
+MISSED_LINES = "the journal missed lines of the kernel log"  # any user can bring that about
 _NO_KMSG = "without /dev/kmsg dmesg does not tell where a message of the kernel begins"
 _NOT_ALLOWED = "needs root, or the group adm: the kernel log of this boot"
 _DAY_S = 86400
@@ -549,7 +550,7 @@ def _why_unseen(
     # While a server boots it may say more than is kept, as above.
     if missed is not None and missed > reader.now() - min(_DAY_S, _uptime_s(reader) - _SETTLED_S):
         ago_h = (reader.now() - missed) / 3600
-        return f"the journal missed lines of the kernel log {ago_h:.1f} hours ago, which came faster than it reads them"
+        return f"{MISSED_LINES} {ago_h:.1f} hours ago, which came faster than it reads them"
     return ""
 
 
