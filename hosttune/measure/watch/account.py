@@ -177,11 +177,7 @@ class Account:
         if tick.shm is not None and (self.least_shm is None or tick.shm.free_bytes < self.least_shm.free_bytes):
             self.least_shm = tick.shm
         if not self.is_warm and self.watched.warm_up_s is None and len(self._cold) < MOST_COLD:
-            self._cold_parts += _count_parts(tick)
-            if self._cold_parts <= _MOST_COLD_PARTS:
-                self._cold.append(tick)
-            else:
-                self._cold.clear()
+            self._keep_cold(tick)
         if tick.is_paused or tick.seconds > max(LOST_S, LOST_TICKS * self.watched.interval_s):
             self.paused_s += tick.seconds
             self.held = HeldState()
@@ -210,6 +206,13 @@ class Account:
             self.pools.update(tick.pools)
             self.one_thread = tick.one_thread
         return self.held
+
+    def _keep_cold(self, tick: Tick) -> None:
+        self._cold_parts += _count_parts(tick)
+        if self._cold_parts <= _MOST_COLD_PARTS:
+            self._cold.append(tick)
+        else:
+            self._cold.clear()
 
     def settle(self) -> Account:
         """What is judged at the end. A GPU that is starved may never work enough to end the warm-up: where the watch
