@@ -205,6 +205,7 @@ def test_file_name_of_a_program_that_crashed_is_no_word_of_the_kernel(program, e
     write = in_journal if program == JOURNAL else in_buffer
     fault = "NVRM: Xid (PCI:0000:1b:00): 79, GPU has fallen off the bus."
     log = write(f"{fault}{end}: NVRM: Xid (PCI:: potentially unexpected fatal signal 11.") + write(GENUINE[0])
+    log += write(f"{fault}{end * 3}{'x' * 60}IN=lo OUT= SRC=127.0.0.1 DST=127.0.0.1 LEN=28")
     host = FakeReader({"/proc/uptime": "864000.00 1.00\n"}, queries={program: log}, now=NOW)
     kept = take_record(host, lambda door: door.query(program), share=False, tool_version="0")
     assert "fallen off" not in json.dumps(kept)

@@ -304,7 +304,8 @@ def leave_users_out(log: str) -> str:
             messages[-1].append(line)
         else:
             messages.append([line])
-    kept = (one for one in messages if not _OF_USER.match(" ".join((message_of(one[0])[1], *one[1:]))))
+    words = (" ".join((message_of(first)[1], *map(str.strip, rest))) for first, *rest in messages)
+    kept = (one for one, text in zip(messages, words, strict=True) if not _OF_USER.match(text))
     return "".join(f"{line}\n" for one in kept for line in one)
 
 
