@@ -296,8 +296,15 @@ def messages_with(beginning: re.Pattern[str], log: str) -> Iterator[str]:
             yield line
 
 
+def _has_mark(text: str) -> bool:
+    """Whether `_OF_USER` may match, at little cost."""
+    return " OUT=" in text or " fatal signal " in text
+
+
 def leave_users_out(log: str) -> str:
     """The log without the messages that begin with what a user chose, at any length."""
+    if not _has_mark(log):
+        return log
     messages: list[list[str]] = []
     for line in lines_of(log):
         if messages and line[:1] in {" ", "\t"}:
@@ -305,7 +312,7 @@ def leave_users_out(log: str) -> str:
         else:
             messages.append([line])
     words = (" ".join((message_of(first)[1], *map(str.strip, rest))) for first, *rest in messages)
-    kept = (one for one, text in zip(messages, words, strict=True) if not _OF_USER.match(text))
+    kept = (one for one, text in zip(messages, words, strict=True) if not (_has_mark(text) and _OF_USER.match(text)))
     return "".join(f"{line}\n" for one in kept for line in one)
 
 
