@@ -76,7 +76,7 @@ _PROPERTY = regex(
 )
 # `requirepass value`, `bindpw value`: two words in a line; and `login x password value` of netrc(5) and alike.
 _DIRECTIVE = regex(
-    r"(?P<name>^[ \t]*(?:[\w.-]{0,40}(?:password|passphrase|secret|community|requirepass|masterauth|(?<!by)_pass"
+    r"(?P<name>^(?:[ \t]*[\w.-]{0,40}(?:password|passphrase|secret|community|requirepass|masterauth|(?<!by)_pass"
     r"|(?:root|bind)pw)|.{0,200}\b(?:login|user)[ \t]+\S{1,64}[ \t]+(?:insecure-)?password)[ \t]+)"
     r"(?![=:|&<>]|\(masked\))(?:\"[^\"\n]+\"|\S+)(?=[ \t]*;?$)",
     re.IGNORECASE,
