@@ -11,8 +11,10 @@ from hosttune.facts.gpu.gpu_errors import slot_of
 from hosttune.facts.gpu.nvidia import HANGS
 from hosttune.facts.losses import Aspect, Sign, Unseen
 from hosttune.facts.network import reached
-from hosttune.facts.reading import require_known
+from hosttune.facts.reading import hint, require_known
 from hosttune.facts.services.units import CONTINUE, GATE, failed_units, read_failures, read_units
+from hosttune.host.door import FIRST_PERSON
+from hosttune.numbers import parse_digits
 from hosttune.regex import regex
 from hosttune.values import Unreadable
 
@@ -51,8 +53,10 @@ _OF_OTHERS = regex(
 
 # systemd gives up a socket to which too many connect, which any user can do to some (systemd-coredump.socket by
 # crashes), and a path unit whose service it had to start too often (apport-autoreport.path, which looks at /var/crash).
-# What is behind it has not failed; a socket that sshd is lost with counts by itself.
-_FLOODED = frozenset({"trigger-limit-hit", "unit-start-limit-hit"})
+# What is behind it has not failed; a socket that sshd is lost with counts by itself. And what the kernel kills for
+# memory, which any user can use up.
+_FLOODED = frozenset({"trigger-limit-hit", "unit-start-limit-hit", "oom-kill"})
+_OF_PACKAGES = range(60514, 65536)  # Debian policy, 9.2.2; those below are of systemd-homed (systemd.io/UIDS-GIDS)
 # Of a service: each start before ended well (systemd, service.c: service_enter_dead keeps what failed first).
 _TOO_OFTEN = "start-limit-hit"
 
@@ -72,17 +76,31 @@ def failed_by_itself(reader: Reader, *, are_loaded: bool = False) -> Mapping[str
     names = (name for name in failed_units(reader, are_loaded=are_loaded) if not _OF_OTHERS.fullmatch(name))
     failed = list(dict.fromkeys(names))
     failures = read_failures(reader, failed) if failed else {}
-    return {name: unit for name in failed if not _is_by_users(unit := failures.get(name, {}))}
+    return {name: unit for name in failed if not _is_by_users(reader, unit := failures.get(name, {}))}
 
 
-def _is_by_users(unit: Mapping[str, str]) -> bool:
-    """Whether any user may have had a unit fail. A service with a name on the system bus that no boot wants is started
-    by any caller (dbus-daemon(1), SystemdService=): fwupd on a machine that has nothing for it.
+def _is_by_users(reader: Reader, unit: Mapping[str, str]) -> bool:
+    """Whether any user may have had a unit fail: a person ends each process that runs as that person. A service with a
+    name on the system bus that no boot wants is started by any caller (dbus-daemon(1), SystemdService=): fwupd on a
+    machine that has nothing for it.
     """
     is_wanted = unit.get("WantedBy") or unit.get("RequiredBy")
     is_triggered = any(one.endswith((".path", ".socket")) for one in unit.get("TriggeredBy", "").split())
     result = unit.get("Result")
+    if unit.get("DynamicUser") != "yes" and _is_person(reader, unit.get("User", "")):
+        return True
     return result in _FLOODED or (result == _TOO_OFTEN and is_triggered) or bool(unit.get("BusName") and not is_wanted)
+
+
+def _is_person(reader: Reader, account: str) -> bool:
+    """Whether a person has this account (User= of systemd.exec(5), a name or a number); one that /etc/passwd does not
+    have comes from a directory of persons.
+    """
+    if account in {"", "root"}:
+        return False
+    rows = (row.split(":") for row in hint(reader, "/etc/passwd").splitlines())
+    uid = next((row[2] for row in rows if row[0] == account and len(row) > 2), account)
+    return (number := parse_digits(uid, FIRST_PERSON)) >= FIRST_PERSON and number not in _OF_PACKAGES
 
 
 def read_services(reader: Reader) -> Iterator[Found]:

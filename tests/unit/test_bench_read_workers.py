@@ -419,7 +419,7 @@ def test_shards_end_when_they_are_told_to(tmp_path):
         (tmp_path / "f").write_bytes(b"x")
         sample = ReadSample((str(tmp_path / "f"),), (1,), 1, True, 0, 0)
         asked = iter([False, True])
-        made = write_shards(chunks, sample, folder, str(tmp_path), GIB, lambda: next(asked))
+        made = write_shards(chunks, sample, folder, GIB, lambda: next(asked))
     finally:
         os.close(folder)
     assert [bool(path) for _, path in made] == [True, False]
@@ -430,10 +430,16 @@ def test_shards_hold_the_same_bytes_in_order(tmp_path):
     place = tmp_path / "scratch"
     place.mkdir()
     fd = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
-    made = write_shards([Chunk((0, 1)), Chunk((2,)), Chunk((3,))], sample, fd, str(place), 65)
-    os.close(fd)
+    made = write_shards([Chunk((0, 1)), Chunk((2,)), Chunk((3,))], sample, fd, 65)
     assert [path and Path(path).name for _, path in made] == ["shard-000", "shard-001", ""]
+    # The owner of the folder above puts something else there: a FUSE server that never answers, say.
+    place.rename(tmp_path / "moved")
+    place.write_text("of a user")
     assert Path(made[0][1]).read_bytes() == b"\0" * 10 + b"\1" * 20
+    with Crew((sys.executable, "-I", "-S"), ENVIRONMENT, 1, most=GIB, memory=GIB) as crew:
+        crew.load([made[0][1]])
+        assert crew.run([0], 1, "read", 30).bytes_read == 30
+    os.close(fd)
 
 
 def test_chunks_cover_the_sample_and_stay_small(tmp_path):

@@ -455,3 +455,56 @@ def test_key_in_a_list_of_sources_and_token_of_a_bot_are_masked():
     assert S not in mask_text(text)
     assert "Types: deb" in mask_text(text)
     assert mask_text(f"send 123456789:AA{'x' * 33} now") == "send (masked) now"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "password",
+        "PASSWD",
+        "passphrase",
+        "passcode",
+        "pwd",
+        "secret",
+        "secret_id",
+        "token",
+        "bearer",
+        "psk",
+        "community",
+        "luks.key",
+        "credential",
+        "credentials_encrypted",
+        "rootpw",
+        "bindpw",
+        "db_pw",
+        "tpm2-pin",
+        "fido2_pin",
+        "so-pin",
+        "pin-value",
+        "api_key",
+        "access-key",
+        "authkey",
+        "private.key",
+        "wep_key",
+        "shared_access_signature",
+        "SharedAccessSignature",
+        "connection-string",
+        "connectionstring",
+        "sas",
+        "github_pat",
+        "jwt",
+        "sort_auth",
+        "proxy-auth",
+        "auth",
+        "runtimeArgs",
+        "access_key_id",
+        "OPENAI_KEY",
+        "REDISCLI_AUTH",
+    ],
+)
+def test_cheap_look_passes_over_no_name_of_a_secret(name):
+    from hosttune.host.masking.command_secrets import may_name_secret
+
+    for text in (name, name.upper(), name.title(), f"x{name}x", name.replace("k", "\u212a").replace("s", "\u017f")):
+        assert may_name_secret(text)
+    assert not may_name_secret("find /data -atime +7 -delete")

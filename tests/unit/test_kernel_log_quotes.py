@@ -1,14 +1,16 @@
 """Lines of the kernel log in which the kernel quotes what a user chose: they count for their own rule, and for no other."""
 
+import json
 import re
 
 import pytest
 
+from hosttune.actions.record.record import take_record
 from hosttune.facts import Facts
 from hosttune.facts.gpu.gpu_errors import sxids_in, xids_in
 from hosttune.facts.gpu.nvidia_smi import is_rejected, messages_in, needs_open, not_for_open, sentences_of
 from hosttune.facts.kernel.host_log import cards_in, choose_lines, count_severities, lockups_in, modules_in
-from hosttune.facts.kernel.kernel_log import DMESG, JOURNAL, lines_of, message_of, reach_of
+from hosttune.facts.kernel.kernel_log import DMESG, JOURNAL, leave_users_out, lines_of, message_of, reach_of
 from hosttune.facts.storage import storage_log
 from tests.unit.fake_reader import FakeReader
 
@@ -87,6 +89,19 @@ CARRIERS = {
     "allocation": lambda text: (
         f"{comm(text)}: page allocation failure: order:5, mode:0xcc0(GFP_KERNEL), nodemask=(null),cpuset={text},mems_allowed=0"
     ),
+    "program of bytes": lambda text: f"{comm(text)[:7]}{chr(92)}x01{chr(92)}x02{chr(92)}x03{chr(92)}x04[123]: {SEGFAULT} x[401000+1000]",
+    "timer": lambda text: f"{comm(text)} calls setitimer() with new_value NULL pointer. Misfeature support will be removed",
+    "old socket": lambda text: f"{comm(text)} uses obsolete (PF_INET,SOCK_PACKET)",
+    "old mapping": lambda text: f"{comm(text)} (77) uses deprecated remap_file_pages() syscall. See Documentation/mm/remap_file_pages.rst.",
+    "stack depth": lambda text: f"{comm(text)} (77) used greatest stack depth: 12 bytes left",
+    "end of device": lambda text: f"{comm(text)}: attempt to access beyond end of device",
+    "too many signals": lambda text: f"{comm(text)}/77: reached RLIMIT_SIGPENDING, dropped signal 34",
+    "suppressed": lambda text: f"{comm(text)}: 7 output lines suppressed due to ratelimiting",
+    "sysctl": lambda text: f"{comm(text)} wrote to ip_forward when file position was not 0!",
+    "program file": lambda text: f"{text}: {comm(text)}: potentially unexpected fatal signal 11.",
+    "LOG rule": lambda text: f"{text[:127]}IN= OUT=lo SRC=127.0.0.1 DST=127.0.0.1 LEN=28 TOS=0x00 PREC=0x00 TTL=64 ID=5 PROTO=ICMP",
+    "LOG rule of a bridge": lambda text: f"{text[:127]}IN=eth0 OUT= MACSRC=00:11:22:33:44:55 MACDST=00:11:22:33:44:56 MACPROTO=0800",
+    "LOG rule of ARP": lambda text: f"{text[:127]}IN=eth0 OUT= ARP HTYPE=1 PTYPE=0x0800 OPCODE=1",
     "caches": lambda text: f"{comm(text)} (77): drop_caches: 3",
     "system call": lambda text: f"process `{comm(text)}' is using deprecated sysctl (syscall) net.ipv6.{text}",
     "stack": lambda text: f"process '{text}' started with executable stack",
@@ -109,6 +124,7 @@ ENDS = {"line": f"\n{'':26}", "U+2028": "\u2028", "U+0085": "\x85", "vertical ta
 
 def told(log):
     """All that facts make of a log, but for how programs are called."""
+    log = leave_users_out(log)
     words = [message_of(line)[1] for line in choose_lines(log)]
     kept = storage_log.choose_lines(log)
     messages = messages_in(log)
@@ -166,7 +182,11 @@ def test_what_a_user_chose_begins_no_line_of_its_own(end):
 def test_log_is_not_made_whole_by_what_a_user_chose(line):
     """A log without its head may have lost lines: what it does not say is unknown."""
     for carrier in CARRIERS.values():
-        for answers in ({JOURNAL: in_journal(carrier(line))}, {DMESG: in_buffer(carrier(line))}):
+        later = GENUINE[0]
+        for answers in (
+            {JOURNAL: in_journal(carrier(line)) + in_journal(later)},
+            {DMESG: in_buffer(carrier(line)) + in_buffer(later)},
+        ):
             log = Facts(FakeReader({"/proc/uptime": "864000.00 1.00\n"}, queries=answers, now=NOW)).kernel_log
             assert not log.is_whole, carrier(line)
 
@@ -176,6 +196,31 @@ def test_name_of_a_program_is_no_word_of_an_xid():
     line = "NVRM: Xid (PCI:0000:1b:00): 145, pid=7, name={}, RLW_SRC_TRACK Nonfatal XC0 i0 Link 13 (0x040988e2 0x8 0x0)"
     seen = [xids_in([line.format(name)], "570.1") for name in ("ray::W", "a, X Fatal (0x1", "a Fatal b", "")]
     assert all(one == seen[0] for one in seen)
+
+
+@pytest.mark.parametrize("end", ["", *ENDS.values()], ids=["", *ENDS])
+@pytest.mark.parametrize("program", [JOURNAL, DMESG])
+def test_file_name_of_a_program_that_crashed_is_no_word_of_the_kernel(program, end):
+    """As uid 4001 on Linux 6.18 with kernel.print-fatal-signals=1; also in a record, which keeps no second lines."""
+    write = in_journal if program == JOURNAL else in_buffer
+    fault = "NVRM: Xid (PCI:0000:1b:00): 79, GPU has fallen off the bus."
+    log = write(f"{fault}{end}: NVRM: Xid (PCI:: potentially unexpected fatal signal 11.") + write(GENUINE[0])
+    log += write(f"{fault}{end * 3}{'x' * 60}IN=lo OUT= SRC=127.0.0.1 DST=127.0.0.1 LEN=28")
+    host = FakeReader({"/proc/uptime": "864000.00 1.00\n"}, queries={program: log}, now=NOW)
+    kept = take_record(host, lambda door: door.query(program), share=False, tool_version="0")
+    assert "fallen off" not in json.dumps(kept)
+    assert "fallen off" not in Facts(host).kernel_log.both
+
+
+@pytest.mark.parametrize(
+    "name", ["IN= OUT=a SRC=1", "x IN= OUT= ARP ", "fatal signal 1.", "x[1]: a", r"\x01\x02[1]: a"]
+)
+def test_name_of_a_program_hides_no_message_of_the_driver(name):
+    line = "NVRM: Xid (PCI:0000:1b:00): 48, pid=7, name={}, DBE (double bit error), Ch 00000010"
+    for written in (in_journal, in_buffer):
+        assert told(written(line.format(comm(name)))) == told(written(line.format("python")))
+    # without it journalctl prints `[75B blob data]` in the place of a message with an unprintable byte
+    assert "--all" in JOURNAL
 
 
 def test_programs_that_write_to_the_log_are_not_asked_for():

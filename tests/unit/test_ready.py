@@ -298,6 +298,17 @@ def test_plan_that_may_lack_changes_opens_nothing(monkeypatch):
     assert state.standing is Standing.READY
 
 
+def test_log_that_a_user_has_flooded_holds_no_work(monkeypatch):
+    """Any user who is there before the gate opens can have the kernel log more than journald reads."""
+    why = "the journal missed lines of the kernel log 0.1 hours ago, which came faster than it reads them"
+    flooded = Finding("judging", "", Verdict.UNKNOWN, reason=why)
+    state, _ = brought(monkeypatch, plan_of(findings=(flooded,)), receipt_of())
+    assert state.standing is Standing.READY
+    hangs = Finding("judging", "", Verdict.UNKNOWN, reason="nvidia-smi: no answer in 10 s")
+    state, _ = brought(monkeypatch, plan_of(findings=(flooded, hangs)), receipt_of())
+    assert (state.standing, "nvidia-smi" in state.sentence) == (Standing.HELD, True)
+
+
 def test_what_is_not_known_holds_where_it_would_if_it_were():
     rules = builtin_catalog().rules
     unread = Finding("", "", Verdict.UNKNOWN, reason="no answer")

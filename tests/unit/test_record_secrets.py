@@ -130,6 +130,21 @@ mkpasswd -m sha-512 {}
 openssl dgst -sha256 -hmac {} f
 pppd user a password {}
 dsmc set password {} b
+cargo login {}
+poetry config http-basic.x a {}
+curl -b session={} http://h
+vault kv put secret/x value={}
+doctl auth init -t {}
+virsh secret-set-value u {}
+conda config --set token {}
+gluster volume set x auth.password {}
+db2 connect to x user a using {}
+yarn config set npmAuthToken {}
+microk8s join h:25000/{}
+newrelic-install -k {}
+promtail -client.basic-auth {}
+hadoop fs -Dfs.azure.account.key.x={} -ls /
+msmtp --passwordeval 'echo {}' x
 """.strip().splitlines()  # fmt: skip
 PIPES = (
     "echo {} | gpg --batch --passphrase-fd 0 -d /x",
@@ -138,6 +153,7 @@ PIPES = (
     "chpasswd 0<<< bob:{}",
     "redis-cli -a {} echo x | docker login h",
     "echo {} | docker login h -u cat",
+    "yes {} | passwd bob",
     "echo {} | tee f | docker login --password-stdin h",
     "echo {} |& docker login --password-stdin h",
     "echo {} 2>&1 | docker login --password-stdin h",
@@ -265,6 +281,8 @@ FILES = (
     ("/etc/crypttab", "data UUID=1-2 {} luks,keyscript=/bin/echo\n b\t/dev/sdb1  {}\tluks,keyscript=printf\n"),
     ("/etc/crypttab", "c PARTUUID=3 {}\n"),
     ("/etc/tmpfiles.d/a.conf", "~f+ /root/.agent 0600 root root - {} {}\n"),
+    ("/opt/site/agent.conf", "requirepass {}\nbindpw {}\n auth_pass {}\nmachine h login b password {}\nclient-key-data: {}\n"),
+    ("/opt/site/agent.conf", 'proxy_set_header Authorization "Bearer {}";\nMYPW={}\n'),
     ("/opt/site/agent.conf", "~plain {}\n"),
 )  # fmt: skip
 

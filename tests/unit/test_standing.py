@@ -19,7 +19,7 @@ from hosttune.facts.network import reached
 from hosttune.facts.services.units import FAILED
 from hosttune.host.door import Completed
 from hosttune.host.record.record import read_record
-from hosttune.values import Action, Address, Change, Unreadable
+from hosttune.values import Action, Address, Change, NeverAsked, Unreadable
 from tests.hosts.built import HOSTS
 from tests.unit.fake_reader import FakeReader
 from tests.unit.test_facts_reached import sshd_process
@@ -143,6 +143,7 @@ def test_mount_of_a_user_stands_for_none_that_was_before():
     assert [one.sentence for one in find_losses(before, now)] == ["/data is not mounted any more"]
 
 
+NEVER = Unreadable(NeverAsked("not in this record"))
 OF_CONNECTIONS = (
     "ssh@9-10.0.0.5:22-203.0.113.9:4711.service", "sshd@2-7-fd00::1:22-fd00::2:50000.service", "x@1-2-0.service",
     "systemd-coredump@0-3-2193_2194-0.service", "y@4-unknown.service",
@@ -191,21 +192,27 @@ def test_unit_of_one_connection_or_of_a_user_that_failed_says_nothing_of_the_hos
         ("Id=x.socket\nResult=exit-code\nBusName=org.freedesktop.login1\nWantedBy=multi-user.target\n", True),
         ("Id=x.socket\nResult=exit-code\nBusName=a.b\nWantedBy=\nRequiredBy=c.service\n", True),
         ("Id=x.socket\nResult=exit-code\nBusName=\nWantedBy=\nRequiredBy=\n", True),  # a timer may have started it
+        ("Id=x.socket\nResult=oom-kill\nWantedBy=multi-user.target\n", False),
+        ("Id=x.socket\nResult=signal\nWantedBy=multi-user.target\nUser=eve\nDynamicUser=no\n", False),
+        ("Id=x.socket\nResult=signal\nWantedBy=multi-user.target\nUser=1007\n", False),
+        ("Id=x.socket\nResult=signal\nWantedBy=multi-user.target\nUser=of-a-directory\n", False),
+        ("Id=x.socket\nResult=signal\nWantedBy=multi-user.target\nUser=drawn\nDynamicUser=yes\n", True),
+        ("Id=x.socket\nResult=signal\nWantedBy=multi-user.target\nUser=slurm\n", True),
+        ("Id=x.socket\nResult=signal\nWantedBy=multi-user.target\nUser=nobody\n", True),
+        ("Id=x.socket\nResult=signal\nWantedBy=multi-user.target\nUser=\n", True),
         (Unreadable("no answer"), True),
     ],
 )
 def test_unit_that_any_user_may_have_had_fail_is_no_loss(shown, counts, monkeypatch):
-    asked = (
-        "systemctl",
-        "show",
-        "--no-pager",
-        "--property=Id,Result,BusName,WantedBy,RequiredBy,TriggeredBy",
-        "--",
-        "x.socket",
-    )
+    accounts = "root:x:0:0:::\nslurm:x:64030:64030:::\nnobody:x:65534:65534:::\neve:x:1001:1001:::\n"
+    properties = "--property=Id,Result,BusName,WantedBy,RequiredBy,TriggeredBy"
     monkeypatch.setattr(signs, "failed_units", lambda _, **_how: ("x.socket",))
-    found = [one.name for one in signs.read_failed_units(FakeReader(queries={asked: shown}))]
-    assert found == (["x.socket"] if counts else [])
+    for more in (",User,DynamicUser", ""):  # of this release and of an older record
+        asked = ("systemctl", "show", "--no-pager", f"{properties}{more}", "--", "x.socket")
+        gone = {} if more else {(*asked[:3], f"{properties},User,DynamicUser", *asked[4:]): NEVER}
+        reader = FakeReader({"/etc/passwd": accounts}, queries={asked: shown, **gone})
+        found = [one.name for one in signs.read_failed_units(reader)]
+        assert found == (["x.socket"] if counts else [])
 
 
 NOTHING = HostStanding()

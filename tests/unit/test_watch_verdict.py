@@ -85,6 +85,17 @@ def test_job_that_is_stopped_in_its_warm_up_for_days_keeps_no_ticks():
     assert (short.state, round(short.warm_up_s)) == (State.WORKERS, 10)
 
 
+def test_record_with_long_lists_keeps_no_ticks_of_an_endless_warm_up():
+    """Of a stranger: each line is 1 MiB at most, and a thousand of them are some gigabytes as ticks."""
+    account = Account(replace(WATCHED, warm_up_s=None))
+    starved = MEASURED["one worker"][1]
+    many = replace(starved, disks=(DiskTick("sda", 0.0, 0.0),) * 100_000, seconds=1e-6)
+    for number in range(30):
+        account.add(replace(many, at_s=number * 1e-6))
+    assert account._cold == []
+    assert account.settle() is account
+
+
 def test_first_epoch_that_was_cold_is_told_from_the_rest():
     verdict = verdict_of((DISK, 100), (GPU, 100))
     assert (verdict.outcome, verdict.state, verdict.first_was_cold) == (VerdictKind.CHANGED, State.GPU, True)

@@ -338,7 +338,7 @@ def _without_place_secrets(path: str, content: str) -> str:
 
 def _short_log(content: str) -> str:
     """The lines of the kernel log that facts read: the rest is long, and speaks of other things."""
-    log = kernel_log.reverse_log(content)  # of the journal: those who choose take the last ones
+    log = kernel_log.leave_users_out(kernel_log.reverse_log(content))  # those who choose take the last ones
     chosen = dict.fromkeys(line for choose in _CHOOSERS for line in choose(log))
     return kernel_log.reverse_log("".join(f"{line}\n" for line in chosen))
 

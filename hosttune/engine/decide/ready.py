@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from hosttune.codec import make_document, read_document
 from hosttune.engine.decide.health import Fitness, judge
 from hosttune.engine.policy.approval import approval_of
+from hosttune.facts.kernel.kernel_log import MISSED_LINES
 from hosttune.facts.services import units
 from hosttune.frozen import frozen
 from hosttune.host.masking.cleaned import Cleaned, clean
@@ -162,11 +163,13 @@ def why_not_approved(plan: Plan, approvals: Approvals, plans: str) -> str:
 
 def why_not_known(findings: Iterable[Finding], rules: Iterable[Rule], drains: Drains) -> str:
     """What cannot be read, so that a plan may lack changes, or what would hold the host is not seen, in a sentence;
-    `rules` are those that were asked.
+    `rules` are those that were asked. A log that a user has flooded holds no host back: what a boot has lost is seen
+    without it, and so is what the driver answers.
     """
     draining = {rule.id for rule in rules if rule.can_drain} - drains.no_drain_for | drains.drain_for
     telling = {rule.id for rule in rules if rule.want or rule.id in draining}
-    listed = [one for one in findings if one.verdict is Verdict.UNKNOWN and not one.hold and one.rule in telling]
+    unknown = (one for one in findings if one.verdict is Verdict.UNKNOWN and not one.hold and one.rule in telling)
+    listed = [one for one in unknown if not one.reason.startswith(MISSED_LINES)]
     more = f" (and {len(listed) - 1} more)" if len(listed) > 1 else ""
     return f"{listed[0].rule}: {listed[0].reason}{more}" if listed else ""
 

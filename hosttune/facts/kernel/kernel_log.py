@@ -138,7 +138,9 @@ _KERNEL = ("journalctl", "-k", "-b", "--no-pager")
 _FORM = ("--no-hostname", "-o", "short-unix", "--case-sensitive=true", "-r")
 # Each line as `SECONDS-SINCE-1970 kernel: TEXT`, the newest first: at a damaged page journalctl ends without a word.
 # The transport "kernel" is also that of what programs write to /dev/kmsg (systemd.journal-fields(7)).
-JOURNAL = (*_KERNEL, *_FORM, f"--grep=^{_WANTED}", "SYSLOG_FACILITY=0")
+# Of a message with an unprintable byte, which the name of a process may have, it prints without --all only the length.
+_UNPRINTED = (*_KERNEL, *_FORM, f"--grep=^{_WANTED}", "SYSLOG_FACILITY=0")
+JOURNAL = (*_UNPRINTED, "--all")
 _ANY = ("journalctl", "-b", "--no-pager", "--no-hostname", "-o", "short-unix")
 # Any line that is older than a day: one is enough to know that a journal without the head reaches back so far. Without
 # -r some releases find none, others one that is younger (systemd issues 26657, 38121). It seeks that
@@ -161,13 +163,13 @@ _UNANCHORED = (
     r"|nfs: server .* (not responding|OK)|INFO: task .* blocked "
     r"|(I/O|timeout|medium|protection|offline) error, dev |Linux version \d|Run /\S+ as init process"
 )
-# What records from before hold in the place of both, the newest first: the same without silent disks and XFS that found
-# damage, without XFS that stopped, without swap files, drives that are given up, GPUs that were not recovered and
-# interfaces that are held, without modules that do not fit, cards that stall and volumes, without quotas and drives that
-# are set up, without a kernel that died, without devices that stopped, without mounts that failed, and without firmware,
-# then the older form.
+# What records from before hold in the place of both, the newest first: without --all, silent disks and XFS that
+# found damage, without XFS that stopped, without swap files, drives that are given up, GPUs that were not recovered and
+# interfaces that are held, without modules that do not fit, cards that stall and volumes, without quotas and drives
+# that are set up, without a kernel that died, without devices that stopped, without mounts that failed, and without
+# firmware, then the older form.
 _COLON = ("(?::? state", "(?: state")  # btrfs writes `: state` in some kernels, ` state` in others (messages.c)
-_NO_SILENT = tuple(word.replace(SILENT_DISKS, "").replace(_XFS_DAMAGED, "") for word in JOURNAL)
+_NO_SILENT = tuple(word.replace(SILENT_DISKS, "").replace(_XFS_DAMAGED, "") for word in _UNPRINTED)
 _NO_XFS = tuple(word.replace(_XFS_STOPS, "") for word in _NO_SILENT)
 _NO_SWAP = tuple(
     word.replace(OF_SWAP, "").replace(_GIVEN_UP, "").replace(_HELD, "").replace(*_COLON) for word in _NO_XFS
@@ -208,12 +210,27 @@ _SINCE_BOOT = regex(r"^\[ *(\d+\.\d+)\] ?(?:\[ *[TC]\d+\] )?", re.MULTILINE)  # 
 _IS_HEAD = regex(_HEAD)
 _STAMP = regex(r"\[ *\d+\.\d+\]|\d{9,}\.\d+")
 _LINE = regex(r"(?:(\d{9,}(?:\.\d+)?) (?:kernel: )?|\[ *[\d.]+\] ?)?(?:\[ *[TC]\d+\] )?(\S.*)")
-# A message that begins with the name of a program, which each program chooses (TASK_COMM_LEN: 15 bytes at most).
-# arch/x86/mm/fault.c, kernel/signal.c, mm/page_alloc.c, mm/oom_kill.c, fs/drop_caches.c
+# A message that begins with the name of a program, which each program chooses (TASK_COMM_LEN: 15 bytes at most, one
+# that cannot be printed is `\x01` in dmesg(1)): arch/x86/mm/fault.c, block/blk-core.c, fs/drop_caches.c,
+# kernel/signal.c, kernel/sysctl.c, kernel/time/itimer.c, lib/ratelimit.c, mm/mmap.c, mm/oom_kill.c, mm/page_alloc.c,
+# net/socket.c.
 _OF_PROGRAM = regex(
-    r".{0,15}?(?:\[\d+\](?::| bad | vsyscall)| ?\(\d+\): |/\d+: potentially unexpected| invoked oom-killer:"
-    r"|: page allocation (?:failure|stalls)|: vmalloc )"
+    r"(?:[^\\]|\\x[0-9a-f]{2}|\\(?!x[0-9a-f]{2})){0,15}?"
+    r"(?:\[\d+\](?::| bad | vsyscall)| ?\(\d+\)(?:: | use[sd] )|/\d+: (?:potentially unexpected|reached RLIMIT_)"
+    r"|: (?:page allocation (?:failure|stalls)|vmalloc |attempt to access beyond end of device|potentially unexpected"
+    r"|calling unsupported SCSI_IOCTL|sending ioctl |\d+ output lines suppressed)"
+    r"| invoked oom-killer:| calls setitimer\(\)| uses obsolete \(PF_INET,| wrote to .{1,64} when file position was not"
+    r"| using unsupported default IPA limit)"
 )
+# A message that begins with more of a user's words: the file name of a program (print_fatal_signal of kernel/signal.c),
+# or the prefix of a LOG rule, of 127 characters at most (net/netfilter/nf_log_syslog.c: root of a container, too). What
+# tells them is longer than the name of a program that a message of the driver quotes, so no name hides that message.
+_OF_USER = regex(
+    r"(?!oom-kill:.*,uid=\d{1,10}$).{0,127}?IN=\S{0,15} OUT=\S{0,15} .{0,200}?"
+    r"(?:SRC=[0-9a-f.:]{7,39} DST=|MACSRC=[0-9a-f:]{17} |ARP HTYPE=\d)"
+    r"|.*: potentially unexpected fatal signal \d{1,3}\.$"
+)
+MISSED_LINES = "the journal missed lines of the kernel log"  # any user can bring that about
 _NO_KMSG = "without /dev/kmsg dmesg does not tell where a message of the kernel begins"
 _NOT_ALLOWED = "needs root, or the group adm: the kernel log of this boot"
 _DAY_S = 86400
@@ -279,12 +296,34 @@ def lines_of(log: str) -> list[str]:
 
 
 def messages_with(beginning: re.Pattern[str], log: str) -> Iterator[str]:
-    """The lines of the messages that begin so; both programs indent what is not the first line of a message."""
+    """The lines of the messages that begin so, by the kernel's own words; both programs indent what is not the first
+    line of a message.
+    """
     is_wanted = False
-    for line in lines_of(log):
+    for line in lines_of(leave_users_out(log)):
         is_wanted = is_wanted if line[:1] in {" ", "\t"} else beginning.match(message_of(line)[1]) is not None
         if is_wanted:
             yield line
+
+
+def _has_mark(text: str) -> bool:
+    """Whether `_OF_USER` may match, at little cost."""
+    return " OUT=" in text or " fatal signal " in text
+
+
+def leave_users_out(log: str) -> str:
+    """The log without the messages that begin with what a user chose, at any length."""
+    if not _has_mark(log):
+        return log
+    messages: list[list[str]] = []
+    for line in lines_of(log):
+        if messages and line[:1] in {" ", "\t"}:
+            messages[-1].append(line)
+        else:
+            messages.append([line])
+    words = (" ".join((message_of(first)[1], *map(str.strip, rest))) for first, *rest in messages)
+    kept = (one for one, text in zip(messages, words, strict=True) if not (_has_mark(text) and _OF_USER.match(text)))
+    return "".join(f"{line}\n" for one in kept for line in one)
 
 
 def newest_of_each(lines: Iterable[tuple[Hashable, str]], most: int) -> list[str]:
@@ -343,7 +382,7 @@ def _ask_journal(reader: Reader) -> tuple[str, str, bool]:
         return "", "", False
     if _MAY_NOT.search(answer.errors):
         raise UnknownFact(_NOT_ALLOWED)
-    found = "" if answer.text.startswith("-- No entries --") else reverse_log(answer.text)
+    found = "" if answer.text.startswith("-- No entries --") else leave_users_out(reverse_log(answer.text))
     failed = _FAILED.search(answer.errors)
     if failed or answer.status not in {0, 1} or (answer.status and found):  # 1 alone: nothing was found
         why = f"the journal cannot be read to its end: {failed[0] if failed else f'status {answer.status}'}"
@@ -529,7 +568,7 @@ def _why_unseen(
     # While a server boots it may say more than is kept, as above.
     if missed is not None and missed > reader.now() - min(_DAY_S, _uptime_s(reader) - _SETTLED_S):
         ago_h = (reader.now() - missed) / 3600
-        return f"the journal missed lines of the kernel log {ago_h:.1f} hours ago, which came faster than it reads them"
+        return f"{MISSED_LINES} {ago_h:.1f} hours ago, which came faster than it reads them"
     return ""
 
 

@@ -16,10 +16,12 @@ from hosttune.facts.reading import ask, is_there
 from hosttune.facts.services.unit_files import UnitFiles, enabled_names, mask_of
 from hosttune.frozen import frozen
 from hosttune.host.door import Completed
+from hosttune.values import is_unrecorded
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
+    from hosttune.values import Answer
 
 _PROPERTIES = (
     "Id", "Names", "LoadState", "ActiveState", "UnitFileState", "UnitFilePreset", "FragmentPath", "DropInPaths",
@@ -157,13 +159,18 @@ def failed_units(reader: Reader, *, are_loaded: bool = False) -> tuple[str, ...]
     return tuple(row[0] for row in rows if not are_loaded or row[1:2] == ["loaded"])
 
 
-FAILURE = ("Id", "Result", "BusName", "WantedBy", "RequiredBy", "TriggeredBy")
+FAILURE = ("Id", "Result", "BusName", "WantedBy", "RequiredBy", "TriggeredBy", "User", "DynamicUser")
+_OLD_FAILURE = FAILURE[:6]  # as records of older releases hold it
 
 
 def read_failures(reader: Reader, names: Iterable[str]) -> Mapping[str, Mapping[str, str]]:
     """The properties FAILURE of each unit (org.freedesktop.systemd1(5)); nothing if systemd does not answer."""
-    command = ("systemctl", "show", "--no-pager", f"--property={','.join(FAILURE)}", "--", *names)
-    answer = reader.query(command)
+
+    def ask_for(properties: Iterable[str]) -> Answer[Completed]:
+        return reader.query(("systemctl", "show", "--no-pager", f"--property={','.join(properties)}", "--", *names))
+
+    answer = ask_for(FAILURE)
+    answer = ask_for(_OLD_FAILURE) if is_unrecorded(answer) else answer
     units = answer.text.split("\n\n") if isinstance(answer, Completed) else []
     rows = [dict(row.partition("=")[::2] for row in one.splitlines()) for one in units]
     return {row["Id"]: row for row in rows if "Id" in row}

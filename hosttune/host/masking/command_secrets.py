@@ -36,7 +36,7 @@ class _Takes:
 
 _NONE: Final = _Takes()
 _SQL = _Takes(("-p",))
-_CURL = _Takes(("-u", "-U", "--user=", "--proxy-user=", "-E", "--cert=", "--pass=", "--proxy-pass="))
+_CURL = _Takes(("-u", "-U", "-b", "--cookie=", "--user=", "--proxy-user=", "-E", "--cert=", "--pass=", "--proxy-pass="))
 _LFTP = _Takes(("-u", "--user="))
 _LDAP = _Takes(("-w",))
 _SAMBA = _Takes(("-U", "--user="))
@@ -54,7 +54,10 @@ _PROGRAMS: Final[Mapping[str, _Takes]] = {
     **dict.fromkeys(("zip", "unzip", "mosquitto_pub", "mosquitto_sub", "ipmi-sensors", "bcp", "tsql"), _Takes(("-P",))),
     **dict.fromkeys(("p4", "ipmiutil"), _Takes(("-P",))),
     **dict.fromkeys(("sqlplus", "sqlldr", "expdp", "impdp", "chpasswd"), _Takes((), (((), 0),))),
-    **dict.fromkeys(("htpasswd", "isql", "iusql"), _Takes((), (((), 2),))),
+    **dict.fromkeys(("htpasswd", "isql", "iusql"), _Takes(("-P",), (((), 2),))),
+    **dict.fromkeys(("doctl", "pushover"), _Takes(("-t",))),
+    **dict.fromkeys(("conda", "gluster", "pdftk", "teamviewer", "wpa_cli"), _NONE),
+    **dict.fromkeys(("cargo", "microk8s"), _Takes((), ((("login",), 0), (("join",), 0)))),
     **dict.fromkeys(("grafana", "grafana-cli"), _Takes((), ((("reset-admin-password",), 0),))),
     **dict.fromkeys(("smbclient", "smbget", "rpcclient", "smbmap", "winexe"), _Takes(_SAMBA.options, (((), 1),))),
     **dict.fromkeys(
@@ -80,13 +83,22 @@ _PROGRAMS: Final[Mapping[str, _Takes]] = {
     "wandb": _Takes((), ((("login",), 0),)),
     "aws": _Takes((), ((("configure", "set"), 1),)),
     "ngc": _Takes((), ((("config", "set"), 0),)),
-    "vault": _Takes((), ((("login",), 0), (("unwrap",), 0), (("operator", "unseal"), 0))),
+    "vault": _Takes(
+        (), ((("login",), 0), (("unwrap",), 0), (("operator", "unseal"), 0), (("kv", "put"), 1), (("kv", "patch"), 1))
+    ),
     **dict.fromkeys(("consul", "nomad", "serf"), _Takes(("-encrypt=", "--encrypt="))),
     "cloudflared": _Takes((), ((("service", "install"), 0),)),
     "influx": _Takes(("-t",)),
     "kubectl": _Takes(("--from-literal=",)),
     "oc": _Takes(("--from-literal=", "-p", "-t")),
     "gh": _Takes((), ((("secret", "set"), 1),)),
+    "yarn": _Takes((), ((("config", "set"), 1),)),
+    "poetry": _Takes((), ((("config",), 1),)),
+    "signtool": _Takes(("/p",)),
+    "virsh": _Takes((), ((("secret-set-value",), 1),)),
+    "db2": _Takes((), ((("using",), 0),)),
+    "crm_resource": _Takes(("-v", "--parameter-value=")),
+    "newrelic-install": _Takes(("-k",)),
     "npm": _Takes((), ((("config", "set"), 1), (("set",), 1))),
     "openssl": _Takes(("-pass", "-passin", "-passout", "-k", "-K", "-psk", "-hmac", "-macopt"), ((("passwd",), 0),)),
     "ssh-keygen": _Takes(("-N", "-P")),
@@ -101,7 +113,7 @@ _PROGRAMS: Final[Mapping[str, _Takes]] = {
     "restic": _Takes(("--insecure-password=",)),
     "tailscale": _Takes(("--auth-key=", "--authkey=")),
     "open": _LFTP,  # a command of lftp itself: lftp -e "open -u USER,PASSWORD HOST"
-    "ipmitool": _Takes(("-P",), ((("user", "set", "password"), 1), (("user", "test"), 2))),
+    "ipmitool": _Takes(("-P", "-k", "-y"), ((("user", "set", "password"), 1), (("user", "test"), 2))),
     "nvme": _Takes(("-S", "-C")),
     "rman": _Takes((), ((("target",), 0), (("catalog",), 0), (("auxiliary",), 0))),
     "samba-tool": _Takes(_SAMBA.options, ((("user", "create"), 1), (("user", "add"), 1))),
@@ -119,11 +131,11 @@ _PROGRAMS: Final[Mapping[str, _Takes]] = {
         tuple(f"--security-{what}=" for what in ("unlock", "erase", "erase-enhanced", "disable", "set-pass"))
     ),
     "ip": _Takes((), tuple((("xfrm", kind), 1) for kind in ("enc", "auth", "auth-trunc", "aead"))),
-    "sendemail": _Takes(("-xp",)),
+    **dict.fromkeys(("sendemail", "sendEmail"), _Takes(("-xp",))),
     "swaks": _Takes(("-ap",)),
     "dsmc": _Takes((), ((("set", "password"), 0),)),
 }  # fmt: skip
-_SAYS = frozenset({"echo", "printf"})
+_SAYS = frozenset({"echo", "printf", "yes"})
 # Programs that read what `echo` prints, and do not take secrets that way.
 _PLAIN_READERS = frozenset({
     "awk", "bc", "cat", "cut", "dd", "egrep", "grep", "install", "logger", "patch", "sed", "sort", "tee", "tr", "wc",
@@ -136,10 +148,15 @@ _HERE = regex(r"(?<!<)<<-?[ \t]*\\?[\"']?(\w{1,64})")
 _PIPES = frozenset({"|", "|&"})
 # How the name of an option ends that takes a secret; so does a word before its value, as in `wifi-sec.psk X`.
 _NAMED = regex(
-    r"(?:(?<!by)(?<!com)pass(?:word|wd|phrase|code|in|out)?|pwd|secret|token|credentials?|bearer|psk|community|"
-    rf"proxy-?auth|(?:[_.-]|api|access|auth|security)key|[_-](?:jwt|pat|sas)|secret[_-]?id|_secret_\w{{1,20}}|{PINS}|(?<=--)pin)(?:_mutual|\d)?\Z",
+    r"(?:(?<!by)(?<!com)pass(?:word(?:eval)?|wd|phrase|code|in|out)?|pwd|secret|token|credentials?|bearer|psk|community|"
+    rf"(?:proxy|basic)-?auth|account\.key\.[\w.-]{{1,40}}|(?:[_.-]|api|access|auth|security)key|[_-](?:jwt|pat|sas)|secret[_-]?id|_secret_\w{{1,20}}|{PINS}|(?<=--)pin)(?:_mutual|\d)?\Z",
     re.IGNORECASE,
 )
+# One of these is in each name of a secret, here and in secrets.py: looking for words costs a tenth of a pattern.
+_SIGNS: Final = (
+    "key", "pass", "auth", "token", "secret", "pw", "cred", "pin", "pat", "sas", "jwt", "psk", "community", "bearer",
+    "signature", "string", "runtimeargs",
+)  # fmt: skip
 _LONGEST_NAME: Final = 48  # characters from the end of an option that its name is looked for in
 _LONGEST_CLUSTER: Final = 8  # characters of one-letter options that are written as one word: -sSfLu
 _USERS = frozenset(
@@ -170,7 +187,7 @@ _BEFORE: Final = "-@:+!|\"'[{(\\"  # what may be before a program: `ExecStart=-/
 _ARGUMENT: Final = 6
 _TMPFILES = regex(r"[wfF][-+!=~^$]{0,7}")  # a line of tmpfiles.d(5) that writes its seventh word
 _MAY_TAKE = regex(
-    r"(?<![\w-])--?[A-Za-z]|(?m:^[wfF][-+!=~^$]{0,7}[ \t]+/)|<<|/p:|\\(?:040|x20)|\b(?:echo|printf|"
+    r"(?<![\w-])--?[A-Za-z]|(?m:^[wfF][-+!=~^$]{0,7}[ \t]+/)|<<|/p:|\\(?:040|x20)|\b(?:echo|printf|yes|"
     rf"{'|'.join(re.escape(name) for name, takes in _PROGRAMS.items() if takes.verbs or not takes.options)})(?![\w-])"
 )
 
@@ -461,7 +478,16 @@ def _is_secret_word(after: list[tuple[list[str], int]], word: str) -> bool:
 
 def has_secret_name(name: str) -> bool:
     """Whether what is called so takes a secret, by the end of its name."""
-    return _NAMED.search(name[-_LONGEST_NAME:]) is not None
+    end = name[-_LONGEST_NAME:]
+    return may_name_secret(end) and _NAMED.search(end) is not None
+
+
+def may_name_secret(text: str) -> bool:
+    """Whether the name of a secret may be in a text, at little cost. Other letters than ASCII's may stand for some."""
+    if not text.isascii():
+        return True
+    lower = text.lower()
+    return any(sign in lower for sign in _SIGNS)
 
 
 def _mask_nothing(word: str) -> str | None:

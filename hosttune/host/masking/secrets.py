@@ -10,7 +10,7 @@ import re
 import string
 from typing import Final
 
-from hosttune.host.masking.command_secrets import LONGEST, MASK, PINS, mask_commands, mask_words
+from hosttune.host.masking.command_secrets import LONGEST, MASK, PINS, mask_commands, mask_words, may_name_secret
 from hosttune.quoting import quote
 from hosttune.regex import regex
 
@@ -27,9 +27,9 @@ _WORDS = (
     r"(?<=[a-z0-9])[_-](?:key|auth)(?=[\"']?\s*[=:]\s*(?:[|>][-+\d]{0,2}\s{1,80})?[\"']?(?=[\w+=-]{12})[\w+=-]{0,64}\d)|"
     # by itself only before what is not a word of a language; the arguments of a runtime of Docker
     r"(?<![\w.-])key(?=[\"']?\s*[=:]\s*[\"']?(?=[a-z0-9+=]{16})[a-z+=]{0,64}\d)|(?<=[\"'])runtimeArgs(?=[\"']\s*:\s*\[)|"
-    r"access[_-]?key[_-]?id|proxy-?auth|(?<!\w)auth(?=[\"']?\s*[=:])|"
+    r"access[_-]?key[_-]?id|key[_-]data|(?:proxy|basic)-?auth|(?<!\w)auth(?=[\"']?\s*[=:])|"
     # OPENAI_KEY, REDISCLI_AUTH; CONFIG_IMA_KEY=y of a kernel is none, nor `sas: phy-0:1`
-    r"(?-i:(?<=[A-Z0-9])_(?:KEY|AUTH|JWT|PAT|SAS))(?=\d?[\"']?\s*[=:]\s*[\"']?[^\s\"']{6}))"
+    r"(?-i:(?<=[A-Z0-9])_(?:KEY|AUTH|JWT|PAT|SAS|SK))(?=\d?[\"']?\s*[=:]\s*[\"']?[^\s\"']{6})|(?-i:(?<=[A-Z])PW)(?=\d?=))"
 )
 _HINT = regex(_WORDS, re.IGNORECASE)
 # A word that is not a secret, or the start of an object or a list of JSON. `true;X` can be a secret, as `'a'X` can.
@@ -73,6 +73,13 @@ _KEYED = regex(
 # has none.
 _PROPERTY = regex(
     rf"(?P<name>^[ \t]*(?:[\w-]{{1,80}}\.){{1,9}}[\w-]{{0,80}}{_WORDS}[ \t]+)(?![=:\s]|{_HARMLESS}).+", re.IGNORECASE
+)
+# `requirepass value`, `bindpw value`: two words in a line; and `login x password value` of netrc(5) and alike.
+_DIRECTIVE = regex(
+    r"(?P<name>^(?:[ \t]*[\w.-]{0,40}(?:password|passphrase|secret|community|requirepass|masterauth|(?<!by)_pass"
+    r"|(?:root|bind)pw)|.{0,200}\b(?:login|user)[ \t]+\S{1,64}[ \t]+(?:insecure-)?password)[ \t]+)"
+    r"(?![=:|&<>]|\(masked\))(?:\"[^\"\n]+\"|\S+)(?=[ \t]*;?$)",
+    re.IGNORECASE,
 )
 # `Acquire::x::Password "value";` of apt.conf(5), and alike.
 _SPACED = regex(rf"(?P<name>{_WORDS}\d?[ \t]{{1,9}}\")(?!\(masked\)\")[^\"\n]{{4,}}(?=\";)", re.IGNORECASE)
@@ -143,7 +150,8 @@ _SHARE_USER = regex(
     re.IGNORECASE,
 )  # mount.cifs(8): user=NAME%PASSWORD; curlftpfs(1): user=NAME:PASSWORD; no user=1000:1000
 _HEADER = regex(
-    r"(?P<name>\b(?:authorization|cookie)[\"']?[ \t]*[:=][ \t]*(?:\[[ \t]*)?[\"']?)(?![ \t]|\(masked\)(?!\w))"
+    r"(?P<name>\b(?:authorization|cookie)(?:[\"']?[ \t]*[:=][ \t]*(?:\[[ \t]*)?[\"']?|[ \t]{1,9}[\"']))"
+    r"(?![ \t]|\(masked\)(?!\w))"
     r"(?:[^\n\"']|" + _INNER + r")+",
     re.IGNORECASE,
 )
@@ -281,12 +289,16 @@ def _mask_read(text: str) -> str:
         text = _SETENV.sub(lambda found: f"{found['name'] or found['bare']}{MASK}", text)
     for pattern in (URL_PARAMETER, _SHARE_USER, _HEADER):
         text = pattern.sub(_mask_found, text)
-    if _HINT.search(text):
+    if _has_hint(text):
         for pattern in (_PAIR, _ENTRY, _TEXT_BLOCK):
             text = pattern.sub(_mask_found, text)
         text = _LIST.sub(_mask_list, text)
         text = "\n".join(_mask_assignments(line) for line in text.split("\n"))
     return _SHAPES.sub(MASK, text)
+
+
+def _has_hint(text: str) -> bool:
+    return may_name_secret(text) and _HINT.search(text) is not None
 
 
 # A line of a key: base64 with what surrounds it in YAML, shell and C, a header, or the empty line of deb822 (` .`).
@@ -343,16 +355,14 @@ def _mask_found(found: re.Match[str]) -> str:
 
 
 def _mask_assignments(line: str) -> str:
-    if not _HINT.search(line):
+    if not _has_hint(line):
         return line
     if line.lstrip().startswith("Options="):
         line = _UNIT_OPTION.sub(_mask_found, line)
-    for pattern in (_KEYED, _PROPERTY, _SPACED, _ELEMENT, _LINE):
-        line = pattern.sub(_mask_found, line)
-    line = _QUOTED_VARIABLE.sub(_mask_variable, line)
-    line = _VARIABLE.sub(_mask_variable, line)
-    line = _OPTION.sub(_mask_found, _GLUED.sub(_mask_found, line))
-    return _ASSIGNMENT.sub(_mask_assignment, _LIST.sub(_mask_found, line))
+    for pattern, needs, mask in _OF_A_LINE:
+        if any(one in line for one in needs):
+            line = pattern.sub(mask, line)
+    return _ASSIGNMENT.sub(_mask_assignment, line)
 
 
 def _mask_list(found: re.Match[str]) -> str:
@@ -363,6 +373,22 @@ def _mask_list(found: re.Match[str]) -> str:
 
 def _mask_variable(found: re.Match[str]) -> str:
     return _mask_found(found) if found["name"].isupper() else found[0]
+
+
+# In this order, each where one of these is in the line: most lines have few of them.
+_OF_A_LINE: Final = (
+    (_KEYED, ("=>", ":=", "+=", "?=", "]", "}", ")"), _mask_found),
+    (_PROPERTY, (".",), _mask_found),
+    (_DIRECTIVE, (" ", "\t"), _mask_found),
+    (_SPACED, ('";',), _mask_found),
+    (_ELEMENT, ("<",), _mask_found),
+    (_LINE, ("=", ":"), _mask_found),
+    (_QUOTED_VARIABLE, ("'", '"'), _mask_variable),
+    (_VARIABLE, ("=",), _mask_variable),
+    (_GLUED, ("'", '"'), _mask_found),
+    (_OPTION, ("=",), _mask_found),
+    (_LIST, ("[",), _mask_found),
+)
 
 
 def _mask_assignment(found: re.Match[str]) -> str:

@@ -263,8 +263,8 @@ class _Bench:
             chunks = chunks_of(sample, rate)
             try:
                 most = self._room_for_shards()
-                folder, path = stack.enter_context(make_scratch(self.place, self.wanted.where))
-                made = run_quietly(lambda is_over: write_shards(chunks, sample, folder, path, most, is_over))
+                folder, _ = stack.enter_context(make_scratch(self.place, self.wanted.where))
+                made = run_quietly(lambda is_over: write_shards(chunks, sample, folder, most, is_over))
             except HosttuneError as error:  # no room, no folder of this user's
                 self.notes.append(f"no packed file: {error.message}")
             except OSError as error:

@@ -114,11 +114,13 @@ def chunks_of(sample: ReadSample, rate: float) -> list[Chunk]:
 
 
 def write_shards(
-    chunks: Sequence[Chunk], sample: ReadSample, folder: int, path: str, most: int,
+    chunks: Sequence[Chunk], sample: ReadSample, folder: int, most: int,
     is_over: Callable[[], bool] = lambda: False,
 ) -> list[tuple[Chunk, str]]:  # fmt: skip
     """Each chunk with the path of a new file below `folder` that holds its bytes in order; "" once `most` bytes are
-    written, two minutes have passed, or `is_over` says so. Synced: dirty pages cannot be dropped."""
+    written, two minutes have passed, or `is_over` says so. Synced: dirty pages cannot be dropped. The path leads by our
+    descriptor (proc_pid_fd(5)): the owner of the folder above can put a dead server under the name of this one.
+    """
     made = []
     left = most
     until = time.monotonic() + _WRITING_S
@@ -134,7 +136,7 @@ def write_shards(
                 file.write(_read_content(sample.paths[number], sample.sizes[number]))
             file.flush()
             os.fsync(file.fileno())
-        made.append((chunk, f"{path}/{name}"))
+        made.append((chunk, f"/proc/{os.getpid()}/fd/{folder}/{name}"))
     return made
 
 

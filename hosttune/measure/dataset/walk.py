@@ -300,8 +300,8 @@ def _find_place(path: str) -> str:
 
 
 def _is_at(fd: int, path: str) -> bool:
-    """Whether an open folder has this path, without a link on the way (proc_pid_fd(5))."""
-    return os.readlink(f"/proc/self/fd/{fd}") == path
+    """Whether what is open has this path, without a link on the way but one of our own descriptors (proc_pid_fd(5))."""
+    return path.startswith(f"/proc/{os.getpid()}/fd/") or os.readlink(f"/proc/self/fd/{fd}") == path
 
 
 def _is_mount(path: str) -> bool:

@@ -32,6 +32,7 @@ WARM_UP_S = 60.0
 WARM_UP_WITHOUT_GPU_S = 10.0
 WARM_GPU_PERCENT = 20.0
 MOST_COLD = 1000  # ticks; a job that is stopped in its warm-up may stay so for days
+_MOST_COLD_PARTS = 1 << 20  # processes, disks, GPUs ... of all of these; a line of a record can hold 100,000
 # A look that comes later than this says nothing: watch or machine stood still.
 LOST_S = 30.0
 LOST_TICKS = 10
@@ -126,6 +127,7 @@ class Account:
         self.paused_s = 0.0
         self.is_warm = watched.warm_up_s == 0
         self._cold: list[Tick] = []  # those of the warm-up, as long as these are all
+        self._cold_parts = 0
         self.last: Tick | None = None
         self.status: int | None = None  # of the command, once it has ended
         self.states: dict[tuple[State, Trust], float] = {}
@@ -178,7 +180,7 @@ class Account:
         if tick.shm is not None and (self.least_shm is None or tick.shm.free_bytes < self.least_shm.free_bytes):
             self.least_shm = tick.shm
         if not self.is_warm and self.watched.warm_up_s is None and len(self._cold) < MOST_COLD:
-            self._cold.append(tick)
+            self._keep_cold(tick)
         if tick.is_paused or tick.seconds > max(LOST_S, LOST_TICKS * self.watched.interval_s):
             self.paused_s += tick.seconds
             self.held = HeldState()
@@ -208,6 +210,13 @@ class Account:
             self.pools.update(tick.pools)
             self.one_thread = tick.one_thread
         return self.held
+
+    def _keep_cold(self, tick: Tick) -> None:
+        self._cold_parts += _count_parts(tick)
+        if self._cold_parts <= _MOST_COLD_PARTS:
+            self._cold.append(tick)
+        else:
+            self._cold.clear()
 
     def settle(self) -> Account:
         """What is judged at the end. A GPU that is starved may never work enough to end the warm-up: where the watch
@@ -370,6 +379,12 @@ class Account:
             name = f"{other.name} ({other.pid})"
             if name in self.others or len(self.others) < MOST_NAMES:
                 self.others[name] = self.others.get(name, 0.0) + other.cores * tick.seconds
+
+
+def _count_parts(tick: Tick) -> int:
+    children = tick.tree.child_cores if tick.tree is not None else ()
+    lists = (children, tick.disks, tick.gpus, tick.gpu_others, tick.others, tick.mounts, tick.allowances, tick.pools)
+    return sum(len(one) for one in lists if one)
 
 
 def _reads_nothing(tick: Tick) -> bool:
