@@ -104,7 +104,8 @@ class Facts(
         with self._locks.setdefault(name, threading.RLock()):  # one step, so all threads meet at one lock
             if name not in self.__dict__:
                 started = time.perf_counter()
-                self.__dict__[name] = import_module(MODULES[name]).collect(self.reader, self)
+                subject: type[Subject] = getattr(import_module(MODULES[name]), CLASSES[name])
+                self.__dict__[name] = subject.look(self.reader, self)
                 self.seconds[name] = time.perf_counter() - started
             return self.__dict__[name]
 
