@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from hosttune.facts.packages import Packages
     from hosttune.facts.processes import Processes
     from hosttune.facts.role import Role
+    from hosttune.facts.subject import Subject
     from hosttune.facts.support import Support
     from hosttune.facts.sysfs import Sysfs
     from hosttune.facts.work import Work

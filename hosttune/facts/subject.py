@@ -1,8 +1,9 @@
 """A subject of facts, declared: each field says in one place what it means, what type it has and where it is read.
 
     @frozen
-    class Reclaim(Subject):
+    class Writing(Subject):
         dirty_ratio: int = number("/proc/sys/vm/dirty_ratio")  # where programs that write are made to wait
+        has_snap: bool = read_with(lambda self: is_there(self.reader, "/var/snap"))  # snapd is set up
 
         @fact
         def waiting_bytes(self) -> int:
@@ -75,7 +76,7 @@ class SubjectType(type):
             if isinstance(member, FactMaker) and not field.startswith("_"):
                 del members[field]
                 makers[field] = member.make
-                fields[field] = types.get(field) or member.make.__annotations__["return"]
+                fields[field] = types[field] if field in types else member.make.__annotations__["return"]
             elif field in types:
                 fields[field] = types[field]
         if makers:  # `frozen` makes a second class of the first, which has fields and makers already
@@ -104,9 +105,14 @@ class Subject(Fact, metaclass=SubjectType):
         return made
 
 
+def read_with(make: Callable[[Subject], T]) -> T:
+    """A field that one expression makes."""
+    return cast("T", fact(make))
+
+
 def number(path: str, *, absent: int | None = None, times: int = 1) -> int:
-    """A field: the number in a file of the kernel, in the unit of the file `times` this; `absent` where there is no such
-    file. Without `absent` a missing file is an unknown fact.
+    """A field: the number in a file of the kernel, `times` this; `absent` where there is no such file. Without `absent`
+    a missing file is an unknown fact.
     """
 
     def make(subject: Subject) -> int:
