@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from hosttune.facts.packages import Packages
     from hosttune.facts.processes import Processes
     from hosttune.facts.role import Role
-    from hosttune.facts.subject import Subject
     from hosttune.facts.support import Support
     from hosttune.facts.sysfs import Sysfs
     from hosttune.facts.work import Work
@@ -105,7 +104,7 @@ class Facts(
         with self._locks.setdefault(name, threading.RLock()):  # one step, so all threads meet at one lock
             if name not in self.__dict__:
                 started = time.perf_counter()
-                subject: type[Subject] = getattr(import_module(MODULES[name]), CLASSES[name])
+                subject = getattr(import_module(MODULES[name]), CLASSES[name])
                 self.__dict__[name] = subject.look(self.reader, self)
                 self.seconds[name] = time.perf_counter() - started
             return self.__dict__[name]

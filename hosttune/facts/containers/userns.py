@@ -10,8 +10,8 @@ import re
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, attempt, lazy, make_shared
-from hosttune.facts.reading import if_absent, names_in, read_integer, read_text, require_sure
-from hosttune.facts.subject import Subject, read_with
+from hosttune.facts.reading import names_in, read_integer, read_text, require_sure
+from hosttune.facts.subject import Subject, number, read_with
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 
@@ -48,7 +48,7 @@ class Userns(Subject):
     # by AppArmor: only programs with a profile for it
     is_restricted: bool = read_with(lambda self: read_integer(self.reader, RESTRICTED) == 1)
     # of one user (user.max_user_namespaces); 0 forbids them to all
-    most: int = read_with(lambda self: if_absent(read_integer(self.reader, MOST), 0))
+    most: int = number(MOST, absent=0)
     # that are installed and need them
     programs: tuple[UsernsProgram, ...] = read_with(lambda self: _find_programs(self.reader, self.facts))
 

@@ -56,7 +56,6 @@ __all__ = [
     "DriverModule",
     "DriverPackage",
     "branch_and_flavour",
-    "collect",
     "find_transitional",
     "is_driver_package",
     "library_version",

@@ -84,7 +84,7 @@ if TYPE_CHECKING:
     from hosttune.facts.gpu.gpus import Gpu
     from hosttune.host.door import Reader
 
-__all__ = ["GpuHealth", "Health", "collect"]
+__all__ = ["GpuHealth", "Health"]
 
 T = TypeVar("T")
 _TIMEOUT_S = 30.0

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
 
-__all__ = ["Nvidia", "NvidiaGpu", "SilentGpu", "collect", "why_narrowed"]
+__all__ = ["Nvidia", "NvidiaGpu", "SilentGpu", "why_narrowed"]
 
 # What records from before hold: of GPUs alone, and without times.
 OLD_JOURNAL = (

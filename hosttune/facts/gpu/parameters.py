@@ -24,6 +24,8 @@ from hosttune.regex import regex
 from hosttune.values import ABSENT
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from hosttune.facts import Facts
     from hosttune.facts.kernel.module_options import OptionLine
     from hosttune.host.door import Reader

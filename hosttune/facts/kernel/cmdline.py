@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from hosttune.facts.base import Fact, UnknownFact, attempt
 from hosttune.facts.kernel.kernel import split_command_line
 from hosttune.facts.reading import if_absent, read_integer, read_text, require_sure
-from hosttune.facts.subject import Subject, fact, read_with
+from hosttune.facts.subject import Subject, fact, number
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 
@@ -115,7 +115,7 @@ class Cmdline(Subject):
         return _zeroes_memory(self.reader, self.facts, self._arguments, "init_on_free")
 
     # memory kept for a crash kernel; 0 without one
-    crash_bytes: int = read_with(lambda self: if_absent(read_integer(self.reader, "/sys/kernel/kexec_crash_size"), 0))
+    crash_bytes: int = number("/sys/kernel/kexec_crash_size", absent=0)
 
     @fact
     def nvme_timeout_s(self) -> int:

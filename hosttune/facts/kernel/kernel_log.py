@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from hosttune.facts.base import UnknownFact, attempt
 from hosttune.facts.reading import hint, if_absent
-from hosttune.facts.subject import Subject, fact, read_with
+from hosttune.facts.subject import Subject, fact
 from hosttune.frozen import frozen
 from hosttune.host.door import Completed
 from hosttune.regex import regex
@@ -223,8 +223,10 @@ class KernelLog(Subject):
         """Of the kernel's own buffer, which forgets the oldest."""
         return self._dmesg[1]
 
-    # what either of them has, each line once; raises where neither can be read
-    both: str = read_with(lambda self: _merge_both(self, self.reader))
+    @fact
+    def both(self) -> str:
+        """What either of them has, each line once; raises where neither can be read."""
+        return _merge_both(self, self.reader)
 
     @fact
     def is_whole(self) -> bool:

@@ -21,6 +21,8 @@ from hosttune.numbers import parse_digits
 from hosttune.values import ABSENT
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from hosttune.facts import Facts
     from hosttune.facts.cpu.cpu import Quota
     from hosttune.host.door import Reader

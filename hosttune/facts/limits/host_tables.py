@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.limits.session_limits import parse_amount
-from hosttune.facts.subject import Subject, fact, read_with
+from hosttune.facts.subject import Subject, fact
 from hosttune.frozen import frozen
 from hosttune.numbers import parse_digits
 from hosttune.values import Unreadable
@@ -59,8 +59,10 @@ class HostTables(Subject):
         """The kernel logged in the last day that a table was full, and that may be the host's own."""
         return self.facts.device_log.conntrack_full > 0 and may_be_own(_read_counter(self.reader, _STATISTICS))
 
-    # the kernel logged in the last day that no program could open another file
-    has_refused_files: bool = read_with(lambda self: self.facts.device_log.files_exhausted)
+    @fact
+    def has_refused_files(self) -> bool:
+        """The kernel logged in the last day that no program could open another file."""
+        return self.facts.device_log.files_exhausted
 
     @fact
     def session_processes(self) -> str:

@@ -10,7 +10,7 @@ import re
 from hosttune.facts.base import Fact
 from hosttune.facts.memory.memory import MEMINFO, parse_meminfo
 from hosttune.facts.reading import derive, if_absent, names_in, read_integer, read_line, read_text
-from hosttune.facts.subject import Subject, fact, read_with
+from hosttune.facts.subject import Subject, fact, number, read_with
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 
@@ -54,7 +54,7 @@ class Hugepages(Subject):
         return derive(read_text(self.reader, MEMINFO), MEMINFO, parse_meminfo).get("AnonHugePages", 0)
 
     # size of a transparent huge page; 0 where the kernel has none
-    pmd_bytes: int = read_with(lambda self: if_absent(read_integer(self.reader, f"{_THP}/hpage_pmd_size"), 0))
+    pmd_bytes: int = number(f"{_THP}/hpage_pmd_size", absent=0)
 
     @fact
     def default_bytes(self) -> int:

@@ -6,16 +6,11 @@ is in force; likewise of the background pair.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from hosttune.facts.memory.memory import MEMINFO, parse_meminfo
 from hosttune.facts.reading import derive, names_in, read_integer, read_text, require_known
-from hosttune.facts.subject import Subject, fact, read_with
+from hosttune.facts.subject import Subject, fact, number, read_with
 from hosttune.frozen import frozen
 from hosttune.values import ABSENT
-
-if TYPE_CHECKING:
-    from hosttune.host.door import Reader
 
 _SETTINGS = "/proc/sys/vm"
 
@@ -24,10 +19,9 @@ _SETTINGS = "/proc/sys/vm"
 class Reclaim(Subject):
     """Sizes in bytes, ratios in percent of the memory that is available."""
 
-    # what the kernel keeps free for itself
-    min_free_bytes: int = read_with(lambda self: _read_setting(self.reader, "min_free_kbytes") * 1024)
+    min_free_bytes: int = number("/proc/sys/vm/min_free_kbytes", times=1024)  # what the kernel keeps free for itself
     # in 1/10000 of memory: how much more is kept free in the background
-    watermark_scale_factor: int = read_with(lambda self: _read_setting(self.reader, "watermark_scale_factor"))
+    watermark_scale_factor: int = number("/proc/sys/vm/watermark_scale_factor")
 
     @fact
     def zone_reclaim_mode(self) -> int:
@@ -39,19 +33,14 @@ class Reclaim(Subject):
         return 0 if mode is ABSENT and names_in(self.reader, _SETTINGS) else require_known(mode, "zone_reclaim_mode")
 
     # where programs that write are made to wait; 0 where dirty_bytes is in force
-    dirty_ratio: int = read_with(lambda self: _read_setting(self.reader, "dirty_ratio"))
+    dirty_ratio: int = number("/proc/sys/vm/dirty_ratio")
     # where the kernel begins to write; 0 where dirty_background_bytes is in force
-    dirty_background_ratio: int = read_with(lambda self: _read_setting(self.reader, "dirty_background_ratio"))
-    # 0 where dirty_ratio is in force
-    dirty_bytes: int = read_with(lambda self: _read_setting(self.reader, "dirty_bytes"))
+    dirty_background_ratio: int = number("/proc/sys/vm/dirty_background_ratio")
+    dirty_bytes: int = number("/proc/sys/vm/dirty_bytes")  # 0 where dirty_ratio is in force
     # 0 where dirty_background_ratio is in force
-    dirty_background_bytes: int = read_with(lambda self: _read_setting(self.reader, "dirty_background_bytes"))
+    dirty_background_bytes: int = number("/proc/sys/vm/dirty_background_bytes")
     # written by programs and not yet on a disk: Dirty and Writeback of /proc/meminfo
     waiting_bytes: int = read_with(lambda self: derive(read_text(self.reader, MEMINFO), MEMINFO, waiting_in))
-
-
-def _read_setting(reader: Reader, name: str) -> int:
-    return require_known(read_integer(reader, f"{_SETTINGS}/{name}"), f"{_SETTINGS}/{name}")
 
 
 def waiting_in(meminfo: str) -> int:

@@ -59,7 +59,7 @@ class UnitSettings(Subject):
         return UnitFiles(self.reader)
 
     @fact
-    def _files(self) -> Lookup[Callable[[], Any]]:
+    def _files(self) -> Lookup[Callable[[], _UnitFiles]]:
         return Lookup(
             lambda name: (
                 make_shared(_read_conf, self.reader, name)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from hosttune.facts.base import Fact, UnknownFact, attempt
 from hosttune.facts.reading import ask, is_there
 from hosttune.facts.services.unit_files import UnitFiles, enabled_names, mask_of
-from hosttune.facts.subject import Subject, read_with
+from hosttune.facts.subject import Subject, fact, read_with
 from hosttune.frozen import frozen
 from hosttune.host.door import Completed
 
@@ -63,7 +63,10 @@ class Unit(Fact):
 class Units(Subject):
     """`units["fstrim.timer"]`, for the names that were asked for, and which of all units start at boot."""
 
-    entries: Mapping[str, Unit] = read_with(lambda self: read_units(self.reader, self.facts.asked.units))
+    @fact
+    def entries(self) -> Mapping[str, Unit]:
+        return read_units(self.reader, self.facts.asked.units)
+
     # by an administrator or a package for good, as the links below /etc/systemd/system say
     enabled: frozenset[str] = read_with(lambda self: enabled_names(self.reader))
 

@@ -68,8 +68,10 @@ class Nfs(Subject):
         """The largest rsize of these mounts, without those of pods; 0 where none says."""
         return max((one.rsize_bytes for one in self.mounts if not one.is_of_pods), default=0)
 
-    # of all that is mounted, as it was mounted: nfs01, 10.0.0.7
-    servers: tuple[str, ...] = read_with(lambda self: _list_servers(self.facts.mounts.all))
+    @fact
+    def servers(self) -> tuple[str, ...]:
+        """Of all that is mounted, as it was mounted: nfs01, 10.0.0.7."""
+        return _list_servers(self.facts.mounts.all)
 
     @fact
     def of_pods(self) -> tuple[str, ...]:
