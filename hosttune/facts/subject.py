@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from hosttune.host.door import Reader
 
 T = TypeVar("T")
+NOT_GIVEN = Unreadable("this fact was not given")  # the value of a field that a test leaves out
 NO_MAKERS: Mapping[str, Callable[[Any], Any]] = MappingProxyType({})
 
 
@@ -74,7 +75,7 @@ class SubjectType(type):
         makers, fields = {}, {}
         for field, member in list(members.items()):
             if isinstance(member, FactMaker) and not field.startswith("_"):
-                del members[field]
+                members[field] = NOT_GIVEN
                 makers[field] = member.make
                 fields[field] = types[field] if field in types else member.make.__annotations__["return"]
             elif field in types:

@@ -320,10 +320,6 @@ def ask_apt(reader: Reader, command: tuple[str, ...]) -> str:
     return answer.text
 
 
-def _not_asked(names: str) -> Mapping[str, Offer]:
-    raise UnknownFact(f"apt was not asked for {names}")
-
-
 def _read_others(reader: Reader, facts: Facts, names: list[str]) -> Mapping[str, Offer]:
     """Dpkg's own account goes first: an overlay has it, and apt knows the host below."""
     packages = facts.packages
