@@ -177,6 +177,11 @@ def _put_aside(self: object, name: str, value: object) -> None:
         place.__set__(self, {name: value})
 
 
+def lay_aside(value: object, kept: dict[str, Any]) -> None:
+    """Give a new value of a class with ASIDE its fields, each of a type that is kept aside."""
+    _find_aside(type(value)).__set__(value, kept)
+
+
 def _find_aside(cls: type) -> Any:
     return getattr(cls, "_unread")  # noqa: B009 - the place of it, not a value
 

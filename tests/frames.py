@@ -20,28 +20,17 @@ Source: {todo} manual page or kernel document.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from hosttune.facts.base import Fact, lazy
-from hosttune.facts.reading import read_integer, require_known
+from hosttune.facts.subject import Subject, number
 from hosttune.frozen import frozen
-
-if TYPE_CHECKING:
-    from hosttune.facts import Facts
-    from hosttune.host.door import Reader
 
 PATH = "/proc/sys/{name}"  # {todo} the file
 
 
 @frozen
-class {cls}(Fact):
+class {cls}(Subject):
     """{todo} what all fields have in common, such as their unit."""
 
-    value: int  # {todo} what it means
-
-
-def collect(reader: Reader, facts: Facts) -> {cls}:  # noqa: ARG001 - the interface of all subjects
-    return {cls}(value=lazy(lambda: require_known(read_integer(reader, PATH), PATH)))
+    value: int = number(PATH)  # {todo} what it means
 '''
 FACT_TEST = '''\
 """Facts about {todo} the subject."""

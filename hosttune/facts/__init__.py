@@ -1,10 +1,10 @@
 """Facts: what the host is, how it is set up and what goes on there. One module per subject, in the folders of the
 domains that rules have; what every domain asks for is beside them.
 
-A module `facts/<domain>/<subject>.py` holds the fact's dataclasses and `collect(reader, facts)`, which reads through
-the door and parses purely: each field when it is first touched (`lazy`), where it is not read along with the others.
-To add a subject, write the module and add its line to the class in `__init__.py` of its folder: the lines are the
-registry. The expressions of rules are typed against the class of its name.
+A module `facts/<domain>/<subject>.py` holds a class, a `Subject`: each of its fields says what it means and where it is
+read, through the door, when it is first touched; parsing is pure. To add a subject, write the module and add its line
+to the class in `__init__.py` of its folder: the lines are the registry. The expressions of rules are typed against the
+class of its name.
 """
 
 from __future__ import annotations
@@ -104,7 +104,8 @@ class Facts(
         with self._locks.setdefault(name, threading.RLock()):  # one step, so all threads meet at one lock
             if name not in self.__dict__:
                 started = time.perf_counter()
-                self.__dict__[name] = import_module(MODULES[name]).collect(self.reader, self)
+                subject = getattr(import_module(MODULES[name]), CLASSES[name])
+                self.__dict__[name] = subject.look(self.reader, self)
                 self.seconds[name] = time.perf_counter() - started
             return self.__dict__[name]
 

@@ -18,17 +18,17 @@ from hosttune.facts.apt_conf import CLEAR, AptNames, list_files
 from hosttune.facts.apt_get import Transaction
 from hosttune.facts.apt_pins import Pin, read_pins
 from hosttune.facts.apt_sources import read_disabled, read_enabled
-from hosttune.facts.base import Fact, UnknownFact, lazy, make_shared
+from hosttune.facts.base import Fact, UnknownFact, lazy
 from hosttune.facts.lookups import Lookup
 from hosttune.facts.placed import Placed
 from hosttune.facts.reading import ask, read_texts
+from hosttune.facts.subject import Subject, fact, read_with
 from hosttune.frozen import frozen
 from hosttune.host.door import Completed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hosttune.facts import Facts
     from hosttune.host.door import Reader
 
 
@@ -46,14 +46,34 @@ class AptSetting(Fact):
 
 
 @frozen
-class Apt(Fact):
+class Apt(Subject):
     """`apt["NAME"]`, for every name; only what was asked for is kept."""
 
-    entries: Mapping[str, AptSetting]
-    would: Mapping[str, Transaction]  # by operands with blanks between them: what `apt-get install` would do with them
-    pins: tuple[Pin, ...]  # of its preferences, in the order of reading
-    disabled_sources: tuple[Placed, ...]  # ADDRESS SUITE COMPONENTS of each archive that is switched off
-    sources: tuple[Placed, ...]  # the same of each that apt reads
+    @fact
+    def entries(self) -> Mapping[str, AptSetting]:
+        return Lookup(self._look)
+
+    @fact
+    def would(self) -> Mapping[str, Transaction]:
+        """By operands with blanks between them: what `apt-get install` would do with them."""
+        return self._would
+
+    # of its preferences, in the order of reading
+    pins: tuple[Pin, ...] = read_with(lambda self: read_pins(self.reader))
+    # ADDRESS SUITE COMPONENTS of each archive that is switched off
+    disabled_sources: tuple[Placed, ...] = read_with(lambda self: read_disabled(self.reader))
+    sources: tuple[Placed, ...] = read_with(lambda self: read_enabled(self.reader))  # the same of each that apt reads
+
+    @fact
+    def _names(self) -> AptNames:
+        return AptNames(read_texts(self.reader, list_files(self.reader)))
+
+    def _look(self, name: str) -> AptSetting:
+        return AptSetting(lazy(lambda: tuple(self._names.lines(name))), lazy(_read_merged, self.reader, name))
+
+    @fact
+    def _would(self) -> Lookup[Transaction]:
+        return Lookup(lambda operands: _simulate_install(self.reader, operands.split()))
 
     def __getitem__(self, name: str) -> AptSetting:
         return self.entries[name]
@@ -67,16 +87,6 @@ def dump_command(name: str) -> tuple[str, ...]:
 def values_in(dump: str, name: str) -> tuple[str, ...]:
     """The values of a list in the output of `apt-config dump`: NAME:: "value"; on a line each."""
     return tuple(re.findall(rf'^{re.escape(name)}:: "(.*)";$', dump, re.MULTILINE))
-
-
-def collect(reader: Reader, facts: Facts) -> Apt:  # noqa: ARG001 - the interface of all subjects
-    names = make_shared(lambda: AptNames(read_texts(reader, list_files(reader))))
-
-    def look(name: str) -> AptSetting:
-        return AptSetting(lazy(lambda: tuple(names().lines(name))), lazy(_read_merged, reader, name))
-
-    would = Lookup(lambda operands: _simulate_install(reader, operands.split()))
-    return Apt(Lookup(look), would, lazy(read_pins, reader), lazy(read_disabled, reader), lazy(read_enabled, reader))
 
 
 def _read_merged(reader: Reader, name: str) -> tuple[str, ...]:

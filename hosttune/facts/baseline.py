@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 from hosttune.codec import dump_json, read_document, to_json
 from hosttune.codec import make_document as headed
 from hosttune.errors import BadInput
-from hosttune.facts.base import Fact, UnknownFact, attempt, known_part, lazy, make_shared
+from hosttune.facts.base import Fact, UnknownFact, attempt, known_part
 from hosttune.facts.counted import GPUS, Counter, Part, list_counters, list_parts, why_uncounted
 from hosttune.facts.reading import day_of, require_sure
+from hosttune.facts.subject import Subject, fact
 from hosttune.frozen import frozen
 from hosttune.host.reading.tree import read_own
 from hosttune.values import Unreadable
@@ -78,30 +79,42 @@ class Growth(Fact):
 
 
 @frozen
-class Baseline(Fact):
+class Baseline(Subject):
     """A healthy state, and what is less or grows since. Where none was learned all is empty."""
 
-    learned_on: str  # the date, ISO 8601, UTC
-    lost: tuple[str, ...]  # sentences for the parts that are less than they were
-    counters: tuple[Growth, ...]  # those of this machine that were learned
-    slots: tuple[str, ...]  # where its GPUs were: 0000:1b:00.0
-    whose: str  # the host that it was learned of: this one, or the name of a sibling
+    @fact
+    def learned_on(self) -> str:
+        """The date, ISO 8601, UTC."""
+        return day_of(kept.learned_at) if (kept := self._file) else ""
+
+    @fact
+    def lost(self) -> tuple[str, ...]:
+        """Sentences for the parts that are less than they were."""
+        return _find_lost(kept, self.facts) if (kept := self._file) else ()
+
+    @fact
+    def counters(self) -> tuple[Growth, ...]:
+        """Those of this machine that were learned."""
+        return _find_growths(kept, self.facts) if (kept := self._file) else ()
+
+    @fact
+    def slots(self) -> tuple[str, ...]:
+        """Where its GPUs were: 0000:1b:00.0."""
+        return _list_things(kept.parts, GPUS) if (kept := self._file) else ()
+
+    @fact
+    def whose(self) -> str:
+        """The host that it was learned of: this one, or the name of a sibling."""
+        return kept.name if (kept := self._file) and is_sibling(kept, self.facts) else "it"
+
+    @fact
+    def _file(self) -> Learned | None:
+        return _read(self.reader)
 
     @property
     def is_learned(self) -> bool:
         """A healthy state of this host, or of a sibling, was learned."""
         return self.learned_on != ""
-
-
-def collect(reader: Reader, facts: Facts) -> Baseline:
-    file = make_shared(_read, reader)
-    return Baseline(
-        learned_on=lazy(lambda: day_of(kept.learned_at) if (kept := file()) else ""),
-        lost=lazy(lambda: _find_lost(kept, facts) if (kept := file()) else ()),
-        counters=lazy(lambda: _find_growths(kept, facts) if (kept := file()) else ()),
-        slots=lazy(lambda: _list_things(kept.parts, GPUS) if (kept := file()) else ()),
-        whose=lazy(lambda: kept.name if (kept := file()) and is_sibling(kept, facts) else "it"),
-    )
 
 
 def learn_baseline(facts: Facts, tool_version: str) -> Learned:

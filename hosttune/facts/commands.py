@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, lazy, make_shared
+from hosttune.facts.base import Fact
 from hosttune.facts.reading import hint
 from hosttune.facts.services.systemd_config import parse as section_of
 from hosttune.facts.services.unit_files import UnitFiles, parse_assignments
 from hosttune.facts.storage.ways import Ways
+from hosttune.facts.subject import Subject, fact
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
 from hosttune.lines import LineNumbers
@@ -58,11 +59,21 @@ class BootValue(Fact):
 
 
 @frozen
-class Commands(Fact):
+class Commands(Subject):
     """All of them. What could not be read is left out: this only tells who else sets a value."""
 
-    all: tuple[BootValue, ...]
-    sysctl_conf_loader: str  # the first that reads /etc/sysctl.conf (sysctl -p, sysctl --system); empty for none
+    @fact
+    def all(self) -> tuple[BootValue, ...]:
+        return tuple(one for one in self._found if one.path != SYSCTL_CONF)
+
+    @fact
+    def sysctl_conf_loader(self) -> str:
+        """The first that reads /etc/sysctl.conf (sysctl -p, sysctl --system); empty for none."""
+        return next((one.place for one in self._found if one.path == SYSCTL_CONF), "")
+
+    @fact
+    def _found(self) -> tuple[BootValue, ...]:
+        return tuple(_read_values(self.reader, self.facts))
 
 
 def values_in(content: str) -> Iterator[tuple[int, str, str]]:
@@ -95,14 +106,6 @@ def _loops_in(plain: str) -> Iterator[tuple[re.Match[str], int]]:
     while (loop := _LOOP.search(plain, at)) and (done := _DONE.search(plain, loop.end())):
         yield loop, done.start()
         at = done.end()
-
-
-def collect(reader: Reader, facts: Facts) -> Commands:
-    found = make_shared(lambda: tuple(_read_values(reader, facts)))
-    return Commands(
-        lazy(lambda: tuple(one for one in found() if one.path != SYSCTL_CONF)),
-        lazy(lambda: next((one.place for one in found() if one.path == SYSCTL_CONF), "")),
-    )
 
 
 def _read_values(reader: Reader, facts: Facts) -> Iterator[BootValue]:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, lazy
+from hosttune.facts.base import Fact
 from hosttune.facts.reading import if_absent, names_in, read_text
+from hosttune.facts.subject import Subject, read_with
 from hosttune.frozen import frozen
 from hosttune.host.known.unit_folders import ADMIN
 from hosttune.regex import regex
@@ -18,7 +19,6 @@ from hosttune.regex import regex
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hosttune.facts import Facts
     from hosttune.host.door import Reader
 
 NCCL_CONF = "/etc/nccl.conf"
@@ -58,10 +58,10 @@ class Variable(Fact):
 
 
 @frozen
-class Environment(Fact):
+class Environment(Subject):
     """All assignments to variables of interest, in the order of files and lines."""
 
-    all: tuple[Variable, ...]
+    all: tuple[Variable, ...] = read_with(lambda self: tuple(_read_variables(self.reader)))
 
     @property
     def nccl(self) -> tuple[Variable, ...]:
@@ -93,10 +93,6 @@ def systemd_variables(content: str) -> Iterator[tuple[int, str, str]]:
 
 def is_kept(name: str) -> bool:
     return name in CACHES or _KEPT.fullmatch(name) is not None
-
-
-def collect(reader: Reader, facts: Facts) -> Environment:  # noqa: ARG001 - the interface of all subjects
-    return Environment(lazy(lambda: tuple(_read_variables(reader))))
 
 
 def _read_variables(reader: Reader) -> Iterator[Variable]:

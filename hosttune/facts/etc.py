@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 from hosttune.facts.base import Fact, UnknownFact, lazy, make_shared
 from hosttune.facts.lookups import Lookup, small_text
 from hosttune.facts.reading import day_of, if_absent, require_sure
+from hosttune.facts.subject import Subject, fact, read_with
 from hosttune.frozen import frozen
 from hosttune.host.masking.secrets import is_secret_file
 from hosttune.values import ABSENT, Absent
 
 if TYPE_CHECKING:
-    from hosttune.facts import Facts
     from hosttune.host.door import Reader
 
 _MOST_BYTES = 1 << 20
@@ -37,11 +37,19 @@ class ConfigFile(Fact):
 
 
 @frozen
-class Etc(Fact):
+class Etc(Subject):
     """`etc["/etc/..."]`, for every file; only what was asked for is kept."""
 
-    entries: Mapping[str, ConfigFile]
-    written_on: Mapping[str, str]  # by path: the date on which a file was written or touched last, ISO 8601, UTC
+    @fact
+    def entries(self) -> Mapping[str, ConfigFile]:
+        return Lookup(lambda path: _read_file(self._kept, path))
+
+    # by path: the date on which a file was written or touched last, ISO 8601, UTC
+    written_on: Mapping[str, str] = read_with(lambda self: Lookup(lambda path: _written_on(self.reader, path)))
+
+    @fact
+    def _kept(self) -> _Kept:
+        return _Kept(self.reader)
 
     def __getitem__(self, path: str) -> ConfigFile:
         return self.entries[path]
@@ -54,11 +62,6 @@ class Etc(Fact):
         if is_secret_file(path):
             return f"{path} keeps secrets and is not read", "ask for something that says the same without them"
         return None
-
-
-def collect(reader: Reader, facts: Facts) -> Etc:  # noqa: ARG001 - the interface of all subjects
-    kept = _Kept(reader)
-    return Etc(Lookup(lambda path: _read_file(kept, path)), Lookup(lambda path: _written_on(reader, path)))
 
 
 def _written_on(reader: Reader, path: str) -> str:

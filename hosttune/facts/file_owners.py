@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final, cast
 from hosttune.facts.base import Fact, UnknownFact
 from hosttune.facts.lookups import Lookup
 from hosttune.facts.packages import DATABASE
+from hosttune.facts.subject import Subject, fact
 from hosttune.frozen import frozen
 from hosttune.host.door import Completed, Stat
 from hosttune.regex import regex
@@ -28,7 +29,6 @@ from hosttune.regex import regex
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
-    from hosttune.facts import Facts
     from hosttune.host.door import Reader
 
 NO_PACKAGE: Final = "no package"  # of a file where packages put theirs: an installer's, or put there by hand
@@ -73,10 +73,19 @@ class FileOwner(Fact):
 
 
 @frozen
-class FileOwners(Fact):
+class FileOwners(Subject):
     """`file_owners["/etc/sysctl.d/99-site.conf"]`, for every file; only what was asked for is kept."""
 
-    entries: Mapping[str, FileOwner]
+    @fact
+    def entries(self) -> Mapping[str, FileOwner]:
+        return Lookup(self._look_up)
+
+    def _look_up(self, path: str) -> FileOwner:
+        if fault := self.name_fault(path):
+            raise UnknownFact(fault[0])
+        if len(self.entries) >= _MOST:
+            raise UnknownFact(f"the rules ask whose more than {_MOST} files are")
+        return _find_owner(self.reader, path)
 
     def __getitem__(self, path: str) -> FileOwner:
         return self.entries[path]
@@ -85,20 +94,6 @@ class FileOwners(Fact):
     def name_fault(path: str) -> tuple[str, str] | None:
         """What is wrong with a path as a rule writes it, and the way out."""
         return None if path.startswith("/") else (f"{path!r} is no path of a file", "write all of it")
-
-
-def collect(reader: Reader, facts: Facts) -> FileOwners:  # noqa: ARG001 - the interface of all subjects
-    entries: Lookup[FileOwner]
-
-    def look(path: str) -> FileOwner:
-        if fault := FileOwners.name_fault(path):
-            raise UnknownFact(fault[0])
-        if len(entries) >= _MOST:
-            raise UnknownFact(f"the rules ask whose more than {_MOST} files are")
-        return _find_owner(reader, path)
-
-    entries = Lookup(look)
-    return FileOwners(entries)
 
 
 def _find_owner(reader: Reader, path: str) -> FileOwner:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, attempt, get_raw, lazy, make_shared
+from hosttune.facts.base import UnknownFact, attempt, get_raw
 from hosttune.facts.containment import FIRST_MOUNTS, ContainmentDecision, decide, look
 from hosttune.facts.reading import (
     all_sure,
@@ -22,6 +22,7 @@ from hosttune.facts.reading import (
     require_known,
     require_sure,
 )
+from hosttune.facts.subject import Subject, fact, read_with
 from hosttune.facts.virtualization import Dmi, cloud_of, hypervisor_of, read_dmi
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
@@ -43,29 +44,109 @@ _MOUNTERS = ("/etc/init.d/mountall.sh", "/etc/init.d/localmount")  # Debian's in
 
 
 @frozen
-class Host(Fact):
+class Host(Subject):
     """The machine and how it boots. Under an alternate root only what files tell is known."""
 
-    hostname: str  # the name of the host
-    machine_id_hash: str  # 16 hex digits of SHA-256; empty where the machine has no id yet
-    boot_id: str  # changes at each boot
-    is_container: bool  # this system runs in a container
-    container: str  # empty, or docker, podman, lxc, systemd-nspawn, kubernetes, wsl ...; other where nothing names it
-    container_evidence: tuple[str, ...]  # sentences: what says container, what says host, which wins
-    is_vm: bool  # it is a virtual machine
-    hypervisor: str  # empty on bare metal, or kvm, qemu, vmware, microsoft, xen, amazon, firecracker ...; unknown
-    is_wsl: bool  # it runs in the Windows Subsystem for Linux
-    has_systemd: bool  # it runs now (sd_booted(3)); under an alternate root: /sbin/init is systemd
-    mounts_fstab: bool  # something is known that mounts at boot what fstab says: systemd, sysvinit, OpenRC
-    init: str  # the name of process 1
-    boot_loader: str  # grub | systemd-boot | none | unknown
-    is_uefi: bool  # it was started by UEFI
-    secure_boot: bool | None  # None where the firmware has no Secure Boot
-    cloud: str  # empty, or aws, azure, gcp, oracle ...
-    product: str  # the model, as the firmware calls it
-    shares_init_mounts: bool  # this process sees the mounts that process 1 sees
-    is_image: bool  # files below a root, with no kernel and no record of hardware: nothing runs
-    today: str  # the date, ISO 8601, UTC; of a record the one on which it was made
+    # the name of the host
+    hostname: str = read_with(lambda self: require_known(host_name(self.reader), "/etc/hostname"))
+
+    @fact
+    def machine_id_hash(self) -> str:
+        """16 hex digits of SHA-256; empty where the machine has no id yet."""
+        content = read_line(self.reader, "/etc/machine-id")
+        return "" if content is ABSENT else machine_id_hash(content)
+
+    @fact
+    def boot_id(self) -> str:
+        """Changes at each boot."""
+        return require_known(read_line(self.reader, "/proc/sys/kernel/random/boot_id"), "the boot id")
+
+    @fact
+    def is_container(self) -> bool:
+        """This system runs in a container."""
+        return self._found.is_container
+
+    @fact
+    def container(self) -> str:
+        """Empty, or docker, podman, lxc, systemd-nspawn, kubernetes, wsl ...; other where nothing names it."""
+        return self._found.name
+
+    @fact
+    def container_evidence(self) -> tuple[str, ...]:
+        """Sentences: what says container, what says host, which wins."""
+        return self._found.evidence
+
+    @fact
+    def is_vm(self) -> bool:
+        """It is a virtual machine."""
+        return bool(self.hypervisor)
+
+    @fact
+    def hypervisor(self) -> str:
+        """Empty on bare metal, or kvm, qemu, vmware, microsoft, xen, amazon, firecracker ...; unknown."""
+        return hypervisor_of(self.reader, self.facts, self._dmi)
+
+    # it runs in the Windows Subsystem for Linux
+    is_wsl: bool = read_with(lambda self: _is_wsl(self.reader, self.facts))
+
+    @fact
+    def has_systemd(self) -> bool:
+        """It runs now (sd_booted(3)); under an alternate root: /sbin/init is systemd."""
+        if not self.reader.persistent_only:
+            return _is_folder(self.reader, "/run/systemd/system")
+        return if_absent(self.reader.resolve("/sbin/init"), "").endswith("/systemd")
+
+    @fact
+    def mounts_fstab(self) -> bool:
+        """Something is known that mounts at boot what fstab says: systemd, sysvinit, OpenRC."""
+        return self.has_systemd or any(is_there(self.reader, path) for path in _MOUNTERS)
+
+    # the name of process 1
+    init: str = read_with(lambda self: require_known(read_line(self.reader, "/proc/1/comm"), "/proc/1/comm"))
+    # grub | systemd-boot | none | unknown
+    boot_loader: str = read_with(lambda self: _boot_loader(self.reader, self.facts))
+    is_uefi: bool = read_with(lambda self: _is_folder(self.reader, "/sys/firmware/efi"))  # it was started by UEFI
+
+    @fact
+    def secure_boot(self) -> bool | None:
+        """None where the firmware has no Secure Boot."""
+        return _secure_boot(self.reader) if self.is_uefi else None
+
+    @fact
+    def cloud(self) -> str:
+        """Empty, or aws, azure, gcp, oracle ..."""
+        return cloud_of(self.reader, self._dmi)
+
+    @fact
+    def product(self) -> str:
+        """The model, as the firmware calls it."""
+        return _describe_product(self.reader, self._dmi)
+
+    # this process sees the mounts that process 1 sees
+    shares_init_mounts: bool = read_with(lambda self: _shares_init_mounts(self.reader))
+
+    @fact
+    def is_image(self) -> bool:
+        """Files below a root, with no kernel and no record of hardware: nothing runs."""
+        return self.reader.persistent_only and isinstance(self.reader.read(OSRELEASE), Unreadable)
+
+    # the date, ISO 8601, UTC; of a record the one on which it was made
+    today: str = read_with(lambda self: day_of(self.reader.now()))
+
+    @fact
+    def _found(self) -> ContainmentDecision:
+        try:
+            return decide(look(self.reader))
+        except UnknownFact:
+            if not self.reader.persistent_only:
+                raise
+            return ContainmentDecision(
+                False, "", ("files below a root, with no kernel: taken for the image of a host",)
+            )
+
+    @fact
+    def _dmi(self) -> Dmi:
+        return read_dmi(self.reader)
 
 
 def efi_text(variable: bytes) -> str:
@@ -84,52 +165,12 @@ def secure_boot_of(secure_boot: Answer[bytes], shim_state: Answer[bytes]) -> boo
     return secure_boot[4] == 1 and not is_relaxed
 
 
-def collect(reader: Reader, facts: Facts) -> Host:
-    found, dmi = make_shared(_decide_containment, reader), read_dmi(reader)
-    return Host(
-        hostname=lazy(lambda: require_known(host_name(reader), "/etc/hostname")),
-        machine_id_hash=lazy(_machine_id, reader),
-        boot_id=lazy(lambda: require_known(read_line(reader, "/proc/sys/kernel/random/boot_id"), "the boot id")),
-        is_container=lazy(lambda: found().is_container),
-        container=lazy(lambda: found().name),
-        container_evidence=lazy(lambda: found().evidence),
-        is_vm=lazy(lambda: bool(facts.host.hypervisor)),
-        hypervisor=lazy(hypervisor_of, reader, facts, dmi),
-        is_wsl=lazy(_is_wsl, reader, facts),
-        has_systemd=lazy(_has_systemd, reader),
-        mounts_fstab=lazy(lambda: facts.host.has_systemd or any(is_there(reader, path) for path in _MOUNTERS)),
-        init=lazy(lambda: require_known(read_line(reader, "/proc/1/comm"), "/proc/1/comm")),
-        boot_loader=lazy(_boot_loader, reader, facts),
-        is_uefi=lazy(_is_folder, reader, "/sys/firmware/efi"),
-        secure_boot=lazy(lambda: _secure_boot(reader) if facts.host.is_uefi else None),
-        cloud=lazy(cloud_of, reader, dmi),
-        product=lazy(_describe_product, reader, dmi),
-        shares_init_mounts=lazy(_shares_init_mounts, reader),
-        is_image=lazy(lambda: reader.persistent_only and isinstance(reader.read(OSRELEASE), Unreadable)),
-        today=lazy(lambda: day_of(reader.now())),
-    )
-
-
-def _decide_containment(reader: Reader) -> ContainmentDecision:
-    try:
-        return decide(look(reader))
-    except UnknownFact:
-        if not reader.persistent_only:
-            raise
-        return ContainmentDecision(False, "", ("files below a root, with no kernel: taken for the image of a host",))
-
-
 def host_name(reader: Reader) -> Answer[str]:
     """The name of the host: the kernel's, else the configured one."""
     for path in ("/proc/sys/kernel/hostname", "/etc/hostname"):
         if isinstance(name := attempt(read_line, reader, path), str):
             return name
     return name
-
-
-def _machine_id(reader: Reader) -> str:
-    content = read_line(reader, "/etc/machine-id")
-    return "" if content is ABSENT else machine_id_hash(content)
 
 
 def _is_wsl(reader: Reader, facts: Facts) -> bool:
@@ -147,12 +188,6 @@ def is_of_wsl(release: str) -> bool:
 def _is_folder(reader: Reader, path: str) -> bool:
     stat = require_sure(reader.stat(path))
     return stat is not ABSENT and stat.type == "directory"
-
-
-def _has_systemd(reader: Reader) -> bool:
-    if not reader.persistent_only:
-        return _is_folder(reader, "/run/systemd/system")
-    return if_absent(reader.resolve("/sbin/init"), "").endswith("/systemd")
 
 
 def _boot_loader(reader: Reader, facts: Facts) -> str:

@@ -13,9 +13,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, lazy, make_shared, make_unread
+from hosttune.facts.base import Fact, make_unread
 from hosttune.facts.processes import container_of
 from hosttune.facts.reading import hint, require_known
+from hosttune.facts.subject import Subject, fact, read_with
 from hosttune.frozen import frozen
 from hosttune.host.reading.bounded import CUT
 
@@ -59,12 +60,27 @@ class Rank(Fact):
 
 
 @frozen
-class Jobs(Fact):
+class Jobs(Subject):
     """The ranks of this host."""
 
-    ranks: tuple[Rank, ...]
-    cpus: float  # that all ranks together may use: of those that share them, once; 0 where that is not known
-    all_cpus: int  # of the host
+    @fact
+    def ranks(self) -> tuple[Rank, ...]:
+        return _find_ranks(self._processes, self._quotas)
+
+    @fact
+    def cpus(self) -> float:
+        """That all ranks together may use: of those that share them, once; 0 where that is not known."""
+        return _combine_ranks(self.ranks, {one.pid: one.cgroup for one in self._processes.values()}, self._quotas)
+
+    all_cpus: int = read_with(lambda self: self.facts.cpu.threads)  # of the host
+
+    @fact
+    def _processes(self) -> Mapping[int, Process]:
+        return _gpu_processes(self.reader, self.facts)
+
+    @fact
+    def _quotas(self) -> dict[str, float | None]:
+        return {group: _read_quota(self.reader, group) for group in {one.cgroup for one in self._processes.values()}}
 
     @property
     def workers(self) -> int:
@@ -108,20 +124,6 @@ def quota_of(content: str) -> float | None:
     """CPUs that cpu.max grants: "200000 100000" is 2.0, "max 100000" is no limit."""
     match = re.fullmatch(r"(\d+) (\d+)", content.strip())
     return int(match[1]) / int(match[2]) if match and int(match[2]) else None
-
-
-def collect(reader: Reader, facts: Facts) -> Jobs:
-    processes = make_shared(_gpu_processes, reader, facts)
-    quotas = make_shared(
-        lambda: {group: _read_quota(reader, group) for group in {one.cgroup for one in processes().values()}}
-    )
-    return Jobs(
-        ranks=lazy(lambda: _find_ranks(processes(), quotas())),
-        all_cpus=lazy(lambda: facts.cpu.threads),
-        cpus=lazy(
-            lambda: _combine_ranks(facts.jobs.ranks, {one.pid: one.cgroup for one in processes().values()}, quotas())
-        ),
-    )
 
 
 def _gpu_processes(reader: Reader, facts: Facts) -> Mapping[int, Process]:

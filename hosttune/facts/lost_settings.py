@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, attempt, lazy
+from hosttune.facts.base import Fact, attempt
 from hosttune.facts.commands import RC_LOCAL
 from hosttune.facts.file_owners import NO_PACKAGE
 from hosttune.facts.kernel.grub import has_entry, parse_menu, settings_of
@@ -43,6 +43,7 @@ from hosttune.facts.services.unit_files import UnitFiles, is_mask, parse_assignm
 from hosttune.facts.services.unit_settings import UnitSettings
 from hosttune.facts.storage.ageing_text import parse_tmpfiles
 from hosttune.facts.storage.kernel_types import is_older_than_boot, read_modules
+from hosttune.facts.subject import Subject, read_with
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
 from hosttune.host.known.unit_folders import ADMIN
@@ -120,10 +121,10 @@ class LostFile(Fact):
 
 
 @frozen
-class LostSettings(Fact):
+class LostSettings(Subject):
     """All that administrators set in vain."""
 
-    files: tuple[LostFile, ...]
+    files: tuple[LostFile, ...] = read_with(lambda self: tuple(_find_files(self.reader, self.facts)))
 
 
 @frozen
@@ -134,10 +135,6 @@ class _Contest:
     order: FileOrder
     settings: tuple[Placed, ...]
     same: Callable[[str, str], bool]
-
-
-def collect(reader: Reader, facts: Facts) -> LostSettings:
-    return LostSettings(lazy(lambda: tuple(_find_files(reader, facts))))
 
 
 def _find_files(reader: Reader, facts: Facts) -> Iterator[LostFile]:

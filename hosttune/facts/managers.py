@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, lazy, make_shared
+from hosttune.facts.base import Fact, make_shared
 from hosttune.facts.containers import kubernetes
 from hosttune.facts.globs import fits_glob
 from hosttune.facts.lookups import Lookup
 from hosttune.facts.reading import hint, is_there, names_in, require_sure
 from hosttune.facts.services.tuned import active_profile, settings_of
+from hosttune.facts.subject import Subject, fact
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
 from hosttune.regex import regex
@@ -70,21 +71,78 @@ class ConfigurationManager(Fact):
 
 
 @frozen
-class Managers(Fact):
+class Managers(Subject):
     """All that are present, by name, and what TuneD's active profile sets (empty where TuneD is not present)."""
 
-    present: tuple[ConfigurationManager, ...]
-    tuners: tuple[ConfigurationManager, ...]  # of them those that tune the same things: TuneD, TLP ...
-    tuned: bool  # TuneD is enabled or runs
-    cloud_init: bool  # cloud-init configures this machine when it boots
-    dgx: bool  # configuration packages of DGX OS are installed
-    gpu_operator: bool  # the NVIDIA GPU Operator manages driver or toolkit of this node
-    kubelet: bool  # the machine is a Kubernetes node
-    slurm: bool  # the machine is a Slurm compute node
-    tuned_profile: str  # the active profile of TuneD; empty where it has none
-    tuned_sysctl_values: Mapping[str, str]  # by keys as sysctl(8) prints them, in TuneD's words (`>4096`)
-    tuned_sysfs_values: Mapping[str, str]  # by patterns of files below /sys
-    tuned_at_boot: bool  # TuneD starts with the machine
+    @fact
+    def present(self) -> tuple[ConfigurationManager, ...]:
+        return self._search.find(sorted({*_SERVICES, *_TRACES, *_OF_ITS_OWN}))
+
+    @fact
+    def tuners(self) -> tuple[ConfigurationManager, ...]:
+        """Of them those that tune the same things: TuneD, TLP ..."""
+        return self._search.find(_TUNERS)
+
+    @fact
+    def tuned(self) -> bool:
+        """TuneD is enabled or runs."""
+        return self._is_present("tuned")
+
+    @fact
+    def cloud_init(self) -> bool:
+        """cloud-init configures this machine when it boots."""
+        return self._is_present("cloud-init")
+
+    @fact
+    def dgx(self) -> bool:
+        """Configuration packages of DGX OS are installed."""
+        return self._is_present("dgx")
+
+    @fact
+    def gpu_operator(self) -> bool:
+        """The NVIDIA GPU Operator manages driver or toolkit of this node."""
+        return self._is_present("gpu-operator")
+
+    @fact
+    def kubelet(self) -> bool:
+        """The machine is a Kubernetes node."""
+        return self._is_present("kubelet")
+
+    @fact
+    def slurm(self) -> bool:
+        """The machine is a Slurm compute node."""
+        return self._is_present("slurm")
+
+    @fact
+    def tuned_profile(self) -> str:
+        """The active profile of TuneD; empty where it has none."""
+        return active_profile(self.reader) if self._search.evidence["tuned"] else ""
+
+    @fact
+    def tuned_sysctl_values(self) -> Mapping[str, str]:
+        """By keys as sysctl(8) prints them, in TuneD's words (`>4096`)."""
+        return self._settings[0]
+
+    @fact
+    def tuned_sysfs_values(self) -> Mapping[str, str]:
+        """By patterns of files below /sys."""
+        return self._settings[1]
+
+    @fact
+    def tuned_at_boot(self) -> bool:
+        """TuneD starts with the machine."""
+        return bool(self._search.evidence["tuned"]) and "tuned.service" in self.facts.units.enabled
+
+    @fact
+    def _search(self) -> _Search:
+        return _Search(self.reader, self.facts)
+
+    def _is_present(self, name: str) -> bool:
+        return bool(self._search.evidence[name])
+
+    @fact
+    def _settings(self) -> tuple[Mapping[str, str], Mapping[str, str]]:
+        return settings_of(self.reader, self.tuned_profile)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -147,30 +205,6 @@ def running_services(reader: Reader) -> frozenset[str]:
         return frozenset()
     found = (require_sure(reader.list(f"{root}/system.slice")) for root in _CGROUP_ROOTS)
     return frozenset(next((groups for groups in found if isinstance(groups, tuple)), ()))
-
-
-def collect(reader: Reader, facts: Facts) -> Managers:
-    search = _Search(reader, facts)
-
-    def is_present(name: str) -> bool:
-        return lazy(lambda: bool(search.evidence[name]))
-
-    profile = make_shared(lambda: active_profile(reader) if search.evidence["tuned"] else "")
-    settings = make_shared(lambda: settings_of(reader, profile()))
-    return Managers(
-        present=lazy(search.find, sorted({*_SERVICES, *_TRACES, *_OF_ITS_OWN})),
-        tuners=lazy(search.find, _TUNERS),
-        tuned=is_present("tuned"),
-        cloud_init=is_present("cloud-init"),
-        dgx=is_present("dgx"),
-        gpu_operator=is_present("gpu-operator"),
-        kubelet=is_present("kubelet"),
-        slurm=is_present("slurm"),
-        tuned_profile=lazy(profile),
-        tuned_sysctl_values=lazy(lambda: settings()[0]),
-        tuned_sysfs_values=lazy(lambda: settings()[1]),
-        tuned_at_boot=lazy(lambda: bool(search.evidence["tuned"]) and "tuned.service" in facts.units.enabled),
-    )
 
 
 def _find_first(units: Collection[str], pattern: str) -> str:

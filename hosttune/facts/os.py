@@ -24,6 +24,10 @@ class Os(Fact):
     codename: str  # noble, bookworm
     name: str  # for people: Ubuntu 24.04.3 LTS
 
+    @classmethod
+    def look(cls, reader: Reader, facts: Facts) -> Os:  # noqa: ARG003 - as of all subjects
+        return read_at_once(cls, lambda: parse(require_known(reader.os_release(), "/etc/os-release")))
+
     @property
     def is_ubuntu(self) -> bool:
         """Ubuntu itself (DGX OS and the cloud images included), not a distribution made from it."""
@@ -44,7 +48,3 @@ def parse(release: Mapping[str, str]) -> Os:
         codename=release.get("version_codename") or release.get("ubuntu_codename", ""),
         name=release.get("pretty_name") or release.get("name", ""),
     )
-
-
-def collect(reader: Reader, facts: Facts) -> Os:  # noqa: ARG001 - the interface of all subjects
-    return read_at_once(Os, lambda: parse(require_known(reader.os_release(), "/etc/os-release")))

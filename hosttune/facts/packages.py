@@ -85,6 +85,10 @@ class Packages(Fact):
         default_factory=lambda: Lookup(lambda _: False)
     )  # by name: dpkg never configured it, so that nothing works with it yet
 
+    @classmethod
+    def look(cls, reader: Reader, facts: Facts) -> Packages:  # noqa: ARG003 - as of all subjects
+        return read_at_once(cls, _read_packages, reader)
+
     def __getitem__(self, name: str) -> Package:
         version, status = self.entries.get(name, ("", "unknown ok not-installed"))
         want, flag, state = status.split(" ", 2)
@@ -210,10 +214,6 @@ def _make_table(entries: Iterable[tuple[str, str, str, str]]) -> Mapping[str, tu
         elif status.count(" ") == 2:  # want, flag, state
             table[key] = (version, status)
     return MappingProxyType(table)
-
-
-def collect(reader: Reader, facts: Facts) -> Packages:  # noqa: ARG001 - the interface of all subjects
-    return read_at_once(Packages, _read_packages, reader)
 
 
 def _read_packages(reader: Reader) -> Packages:

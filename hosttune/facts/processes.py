@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from hosttune.facts.base import Fact, UnknownFact, lazy, make_shared
 from hosttune.facts.lookups import Lookup
 from hosttune.facts.reading import if_absent
+from hosttune.facts.subject import Subject, fact
 from hosttune.frozen import frozen
 from hosttune.host.door import CONTAINED, FIRST_PERSON
 from hosttune.host.reading.bounded import CUT
@@ -21,8 +22,7 @@ from hosttune.host.reading.effort import EFFORT
 from hosttune.regex import regex
 
 if TYPE_CHECKING:
-    from hosttune.facts import Facts
-    from hosttune.host.door import Process, Reader
+    from hosttune.host.door import Process
 
 NAME_LENGTH = 15
 CONTAINER = regex(
@@ -40,10 +40,27 @@ class NamedProcesses(Fact):
 
 
 @frozen
-class Processes(Fact):
+class Processes(Subject):
     """`processes["NAME"]`, for every name; only what was asked for is kept."""
 
-    entries: Mapping[str, NamedProcesses]
+    @fact
+    def entries(self) -> Mapping[str, NamedProcesses]:
+        return Lookup(self._select_named)
+
+    @fact
+    def _listed(self) -> tuple[Process, ...]:
+        return () if self.reader.persistent_only else if_absent(self.reader.processes(), ())
+
+    def _select_named(self, name: str) -> NamedProcesses:
+        def look() -> tuple[Process, ...]:
+            EFFORT.spent += len(self._listed)
+            return _select_by_name(self._listed, name)
+
+        found = make_shared(look)
+        return NamedProcesses(
+            commands=lazy(lambda: _list_commands(found())),
+            started_at=lazy(lambda: min((int(one.started_at) for one in found()), default=0)),
+        )
 
     def __getitem__(self, name: str) -> NamedProcesses:
         return self.entries[name]
@@ -83,23 +100,6 @@ def is_daemon(process: Process, names: Collection[str]) -> bool:
 def is_nameless(process: Process) -> bool:
     """Whether nothing tells whose process this is, or what it runs: in a record of before, or without root's rights."""
     return process.uid < 0 or (is_of_host(process) and not process.program)
-
-
-def collect(reader: Reader, facts: Facts) -> Processes:  # noqa: ARG001 - the interface of all subjects
-    listed = make_shared(lambda: () if reader.persistent_only else if_absent(reader.processes(), ()))
-
-    def select_named(name: str) -> NamedProcesses:
-        def look() -> tuple[Process, ...]:
-            EFFORT.spent += len(listed())
-            return _select_by_name(listed(), name)
-
-        found = make_shared(look)
-        return NamedProcesses(
-            commands=lazy(lambda: _list_commands(found())),
-            started_at=lazy(lambda: min((int(one.started_at) for one in found()), default=0)),
-        )
-
-    return Processes(Lookup(select_named))
 
 
 def _select_by_name(listed: tuple[Process, ...], name: str) -> tuple[Process, ...]:

@@ -9,16 +9,10 @@ packages); the message of the day of AWS's Deep Learning AMIs (/opt/aws/dlami).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from hosttune.facts.base import Fact, lazy
 from hosttune.facts.reading import if_absent, is_there, names_in, read_line, read_text
+from hosttune.facts.subject import Subject, fact, read_with
 from hosttune.frozen import frozen
 from hosttune.numbers import parse_digits
-
-if TYPE_CHECKING:
-    from hosttune.facts import Facts
-    from hosttune.host.door import Reader
 
 DISPLAY_MANAGER = "/etc/systemd/system/display-manager.service"
 DEFAULT_TARGET = "/etc/systemd/system/default.target"
@@ -34,14 +28,41 @@ _FIRST_USER, _LAST_USER = 1000, 60000  # uids of people (adduser.conf(5); system
 
 
 @frozen
-class Role(Fact):
+class Role(Subject):
     """Signs of what the machine is used for."""
 
-    display_manager: str  # gdm3.service, sddm.service ...; empty where none starts with the machine
-    chassis: str  # laptop | desktop, as the firmware says; empty for a server, and where it does not say
-    is_seated: bool  # a person is logged in at the screen of the machine now
-    vendor_image: str  # DGX OS | Lambda Stack | AWS Deep Learning AMI; empty for the distribution's own
-    rdma_devices: tuple[str, ...]  # mlx5_0, rdmap0s6 (EFA) ...
+    @fact
+    def display_manager(self) -> str:
+        """gdm3.service, sddm.service ...; empty where none starts with the machine."""
+        target = self.reader.link(DEFAULT_TARGET)
+        if isinstance(target, str) and target.endswith("/multi-user.target"):
+            return ""  # whatever is installed, the machine starts without it
+        name = if_absent(self.reader.link(DISPLAY_MANAGER), "")
+        return "" if name == "/dev/null" else name.rpartition("/")[2]
+
+    # laptop | desktop, as the firmware says; empty for a server, and where it does not say
+    chassis: str = read_with(lambda self: _chassis_of(if_absent(read_line(self.reader, CHASSIS), "")))
+
+    @fact
+    def is_seated(self) -> bool:
+        """A person is logged in at the screen of the machine now.
+
+        Whether a person has a session at the seat; the user of a login screen is one of the system, or made for it.
+        """
+        rows = "" if self.reader.persistent_only else if_absent(read_text(self.reader, SEAT), "")
+        uids = " ".join(row.removeprefix("UIDS=") for row in rows.splitlines() if row.startswith("UIDS=")).split()
+        return any(_FIRST_USER <= parse_digits(uid, 0) < _LAST_USER for uid in uids)
+
+    @fact
+    def vendor_image(self) -> str:
+        """DGX OS | Lambda Stack | AWS Deep Learning AMI; empty for the distribution's own."""
+        if self.facts.managers.dgx:
+            return "DGX OS"
+        if any(self.facts.packages[name].is_installed for name in _LAMBDA):
+            return "Lambda Stack"
+        return "AWS Deep Learning AMI" if is_there(self.reader, DLAMI) else ""
+
+    rdma_devices: tuple[str, ...] = read_with(lambda self: names_in(self.reader, RDMA))  # mlx5_0, rdmap0s6 (EFA) ...
 
     @property
     def is_desktop(self) -> bool:
@@ -54,38 +75,5 @@ class Role(Fact):
         return self.is_desktop and (self.chassis == "laptop" or self.is_seated)
 
 
-def collect(reader: Reader, facts: Facts) -> Role:
-    return Role(
-        display_manager=lazy(_display_manager, reader),
-        chassis=lazy(lambda: _chassis_of(if_absent(read_line(reader, CHASSIS), ""))),
-        is_seated=lazy(_is_seated, reader),
-        vendor_image=lazy(_vendor_image, reader, facts),
-        rdma_devices=lazy(names_in, reader, RDMA),
-    )
-
-
-def _display_manager(reader: Reader) -> str:
-    target = reader.link(DEFAULT_TARGET)
-    if isinstance(target, str) and target.endswith("/multi-user.target"):
-        return ""  # whatever is installed, the machine starts without it
-    name = if_absent(reader.link(DISPLAY_MANAGER), "")
-    return "" if name == "/dev/null" else name.rpartition("/")[2]
-
-
 def _chassis_of(kind: str) -> str:
     return "laptop" if kind in _LAPTOPS else "desktop" if kind in _DESKTOPS else ""
-
-
-def _is_seated(reader: Reader) -> bool:
-    """Whether a person has a session at the seat; the user of a login screen is one of the system, or made for it."""
-    rows = "" if reader.persistent_only else if_absent(read_text(reader, SEAT), "")
-    uids = " ".join(row.removeprefix("UIDS=") for row in rows.splitlines() if row.startswith("UIDS=")).split()
-    return any(_FIRST_USER <= parse_digits(uid, 0) < _LAST_USER for uid in uids)
-
-
-def _vendor_image(reader: Reader, facts: Facts) -> str:
-    if facts.managers.dgx:
-        return "DGX OS"
-    if any(facts.packages[name].is_installed for name in _LAMBDA):
-        return "Lambda Stack"
-    return "AWS Deep Learning AMI" if is_there(reader, DLAMI) else ""

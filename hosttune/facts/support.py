@@ -11,14 +11,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hosttune.facts.apt_decisions import make_unhold_command
-from hosttune.facts.base import Fact, lazy
 from hosttune.facts.own_tables import read_own_table
 from hosttune.facts.reading import is_there
+from hosttune.facts.subject import Subject, fact, read_with
 from hosttune.frozen import frozen
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
-    from hosttune.host.door import Reader
 
 TABLE = "support-ends"
 _ESM = ("/etc/apt/sources.list.d/ubuntu-esm-infra.sources", "/etc/apt/sources.list.d/ubuntu-esm-infra.list")
@@ -28,26 +27,47 @@ _NOTHING = "-"
 
 
 @frozen
-class Support(Fact):
+class Support(Subject):
     """The ends of support. A date is empty if support has not ended, or no row of the table says when it does."""
 
-    is_listed: bool  # the table has the release
-    release_ended: str  # 2026-07-09
-    release_ends_with_pro: str  # 2030-04-23, if Ubuntu Pro would still cover it; else empty
-    kernel_ended: str  # 2025-08, the last month
-    kernel_package: str  # what brings the kernel that takes its place: linux-image-generic-hwe-24.04; empty for none
-    unhold: str  # how a person takes the holds off it and off the running kernel; empty for none
+    is_listed: bool = read_with(lambda self: bool(_release_row(self.facts)))  # the table has the release
 
+    @fact
+    def release_ended(self) -> str:
+        """2026-07-09."""
+        for end, with_pro in _release_row(self.facts):
+            has_pro = with_pro != _NOTHING and any(is_there(self.reader, path) for path in _ESM)
+            last = with_pro if has_pro else end
+            return last if last < self.facts.host.today else ""
+        return ""
 
-def collect(reader: Reader, facts: Facts) -> Support:
-    return Support(
-        is_listed=lazy(lambda: bool(_release_row(facts))),
-        release_ended=lazy(_release_ended, reader, facts),
-        release_ends_with_pro=lazy(_end_with_pro, facts),
-        kernel_ended=lazy(_kernel_ended, facts),
-        kernel_package=lazy(_kernel_package, facts),
-        unhold=lazy(_make_unhold_command, facts),
-    )
+    @fact
+    def release_ends_with_pro(self) -> str:
+        """2030-04-23, if Ubuntu Pro would still cover it; else empty."""
+        return next(
+            (esm for _, esm in _release_row(self.facts) if esm != _NOTHING and esm >= self.facts.host.today), ""
+        )
+
+    @fact
+    def kernel_ended(self) -> str:
+        """2025-08, the last month."""
+        flavour = self.facts.kernel.flavour.partition("-")[0]
+        if self.facts.os.id != "ubuntu" or flavour not in _OF_LTS | _OF_CLOUDS:
+            return ""
+        number = ".".join(map(str, self.facts.kernel.version))
+        key = ["kernel", self.facts.os.id, self.facts.os.version_id, number]
+        ends = (row[4] for row in read_own_table(TABLE).rows if list(row[:4]) == key)
+        return next((end for end in ends if end < self.facts.host.today[:7]), "")
+
+    # what brings the kernel that takes its place: linux-image-generic-hwe-24.04; empty for none
+    kernel_package: str = read_with(lambda self: _kernel_package(self.facts))
+
+    @fact
+    def unhold(self) -> str:
+        """How a person takes the holds off it and off the running kernel; empty for none."""
+        names = filter(None, (_kernel_package(self.facts), f"linux-image-{self.facts.kernel.release}"))
+        held = [name for name in names if self.facts.packages[name].is_held]
+        return make_unhold_command(held) if held else ""
 
 
 def _release_row(facts: Facts) -> tuple[tuple[str, str], ...]:
@@ -56,37 +76,9 @@ def _release_row(facts: Facts) -> tuple[tuple[str, str], ...]:
     return tuple((row[3], row[4]) for row in read_own_table(TABLE).rows if list(row[:3]) == key)
 
 
-def _release_ended(reader: Reader, facts: Facts) -> str:
-    for end, with_pro in _release_row(facts):
-        has_pro = with_pro != _NOTHING and any(is_there(reader, path) for path in _ESM)
-        last = with_pro if has_pro else end
-        return last if last < facts.host.today else ""
-    return ""
-
-
-def _end_with_pro(facts: Facts) -> str:
-    return next((esm for _, esm in _release_row(facts) if esm != _NOTHING and esm >= facts.host.today), "")
-
-
-def _kernel_ended(facts: Facts) -> str:
-    flavour = facts.kernel.flavour.partition("-")[0]
-    if facts.os.id != "ubuntu" or flavour not in _OF_LTS | _OF_CLOUDS:
-        return ""
-    number = ".".join(map(str, facts.kernel.version))
-    key = ["kernel", facts.os.id, facts.os.version_id, number]
-    ends = (row[4] for row in read_own_table(TABLE).rows if list(row[:4]) == key)
-    return next((end for end in ends if end < facts.host.today[:7]), "")
-
-
 def _kernel_package(facts: Facts) -> str:
     """Clouds' packages follow the newest kernel of the release by themselves."""
     flavour = facts.kernel.flavour
     if flavour.partition("-")[0] in _OF_LTS:
         return f"linux-image-{flavour}-hwe-{facts.os.version_id}"
     return f"linux-image-{flavour}" if flavour.partition("-")[0] in _OF_CLOUDS else ""
-
-
-def _make_unhold_command(facts: Facts) -> str:
-    names = filter(None, (_kernel_package(facts), f"linux-image-{facts.kernel.release}"))
-    held = [name for name in names if facts.packages[name].is_held]
-    return make_unhold_command(held) if held else ""

@@ -11,15 +11,15 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact
+from hosttune.facts.base import UnknownFact
 from hosttune.facts.lookups import Attribute, Lookup, fits_parts, make_attribute, small_text
 from hosttune.facts.reading import hint, is_there, names_in
+from hosttune.facts.subject import Subject, fact
 from hosttune.frozen import frozen
 from hosttune.host.reading.effort import EFFORT
 from hosttune.regex import regex
 
 if TYPE_CHECKING:
-    from hosttune.facts import Facts
     from hosttune.host.door import Reader
     from hosttune.values import Absent
 
@@ -84,12 +84,22 @@ def expand(reader: Reader, pattern: str) -> tuple[str, ...]:
 
 
 @frozen
-class Sysfs(Fact):
+class Sysfs(Subject):
     """`sysfs["/sys/..."]`, for every attribute; only what was asked for is kept."""
 
-    entries: Mapping[str, Attribute]
-    files: Mapping[str, tuple[str, ...]]  # by pattern: `sysfs.files["/sys/block/*/queue/scheduler"]`, sorted
-    choices: Mapping[str, tuple[str, ...]]  # by path: the words that a file takes, where it or its neighbour lists them
+    @fact
+    def entries(self) -> Mapping[str, Attribute]:
+        return Lookup(lambda path: make_attribute(path, _read_content, self.reader, path))
+
+    @fact
+    def files(self) -> Mapping[str, tuple[str, ...]]:
+        """By pattern: `sysfs.files["/sys/block/*/queue/scheduler"]`, sorted."""
+        return Lookup(lambda pattern: _list_files(self.reader, pattern))
+
+    @fact
+    def choices(self) -> Mapping[str, tuple[str, ...]]:
+        """By path: the words that a file takes, where it or its neighbour lists them."""
+        return Lookup(lambda path: _read_choices(self.reader, path))
 
     def __getitem__(self, path: str) -> Attribute:
         return self.entries[path]
@@ -102,14 +112,6 @@ class Sysfs(Fact):
         if _OTHERS.match(path):
             return f"{path} is not asked: reading there can do something", "only attributes of sysfs itself are read"
         return None
-
-
-def collect(reader: Reader, facts: Facts) -> Sysfs:  # noqa: ARG001 - the interface of all subjects
-    return Sysfs(
-        Lookup(lambda path: make_attribute(path, _read_content, reader, path)),
-        Lookup(lambda pattern: _list_files(reader, pattern)),
-        Lookup(lambda path: _read_choices(reader, path)),
-    )
 
 
 def _read_content(reader: Reader, path: str) -> str | Absent:

@@ -100,6 +100,10 @@ class Work(Fact):
     evidence: tuple[str, ...]  # sentences
     gates: tuple[str, ...] = ()  # what the gates say that are in the way, a sentence each
 
+    @classmethod
+    def look(cls, reader: Reader, facts: Facts) -> Work:
+        return read_at_once(cls, _find_work, reader, facts)
+
 
 def is_work(process: Process) -> bool:
     """Whether a process holds a GPU and is not known to only watch or show something with it. Only of root's processes,
@@ -151,10 +155,6 @@ def _number_of_step(process: Process) -> str:
 
 def _step(process: Process) -> re.Match[str] | None:
     return _SLURM_STEP.match(" ".join(process.command))
-
-
-def collect(reader: Reader, facts: Facts) -> Work:
-    return read_at_once(Work, _find_work, reader, facts)
 
 
 def _find_work(reader: Reader, facts: Facts) -> Work:

@@ -49,8 +49,9 @@ def read_meanings(kind: type) -> Mapping[str, str]:
     for owner in reversed(kind.__mro__):
         if owner.__module__.startswith("hosttune.facts."):
             found |= _read_comments(inspect.getsource(owner))
-            own = ((name, one.__doc__) for name, one in vars(owner).items() if isinstance(one, property))
-            found |= {name: text for name, doc in own if (text := _clean_paragraph(doc))}
+            own = {name: one for name, one in vars(owner).items() if isinstance(one, property)}
+            own |= getattr(owner, "MAKERS", {})
+            found |= {name: text for name, one in own.items() if (text := _clean_paragraph(one.__doc__))}
     return {name: text for name, text in found.items() if text}
 
 

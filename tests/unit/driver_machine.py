@@ -64,7 +64,7 @@ def archive(kernel="generic"):
 def tables(site=()):
     """The package's table, with rows of the site's."""
     rows, as_of, good_until = own_table()
-    return Branches({**rows, **{one.number: one for one in site}}, as_of, good_until)
+    return Branches({**rows, **{one.number: one for one in site}}, as_of, good_until, {})
 
 
 def stanza(name, version, ids=(), support="", section="restricted/libs", depends="nvidia-dkms, nvidia-utils"):
@@ -138,7 +138,7 @@ def machine(
         offer=None
         if offer is None
         else Candidates("test", archive() if offer == () and not problem else tuple(offer), problem, False, {}),
-        gpus=Gpus(devs, switches),
+        gpus=Gpus(devs, switches, 0),
         branches=tables(site),
         packaging=Packaging(told, "" if told else "not in this record"),
         components=Components(tuple(components)),

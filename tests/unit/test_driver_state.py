@@ -1259,7 +1259,7 @@ def test_pin_that_keeps_fabric_manager_away_is_named_with_it():
 def test_last_branch_of_a_generation_is_named(generations, says):
     rows, as_of, good_until = own_table()
     facts = SimpleNamespace(
-        branches=Branches(rows, as_of, good_until),
+        branches=Branches(rows, as_of, good_until, {}),
         gpus=SimpleNamespace(generations=generations),
         packaging=SimpleNamespace(of=lambda _: (), packages={}),
         reader=SimpleNamespace(now=lambda: 1_795_000_000.0),  # November 2026

@@ -6,7 +6,7 @@ import pytest
 
 from hosttune.actions.record.shared import shared_text
 from hosttune.facts import UnknownFact
-from hosttune.facts.gpu.imex import CONFIG, FIB_TRIE, IF_INET6, NODES, collect, parse_addresses, parse_nodes
+from hosttune.facts.gpu.imex import CONFIG, FIB_TRIE, IF_INET6, NODES, Imex, parse_addresses, parse_nodes
 from hosttune.facts.gpu.platforms import IMEX
 from hosttune.facts.packages import Packages
 from tests.unit.fake_reader import FakeReader
@@ -51,7 +51,7 @@ def imex(
         units=SimpleNamespace(enabled=frozenset(enabled)), managers=SimpleNamespace(kubelet=kubelet, gpu_operator=False),
         host=SimpleNamespace(hostname="tray05"),
     )  # fmt: skip
-    return collect(FakeReader(dict(files), unreadable=dict(unreadable)), facts)
+    return Imex.look(FakeReader(dict(files), unreadable=dict(unreadable)), facts)
 
 
 def test_addresses_of_a_host_are_those_of_the_kernel_without_the_loopback():

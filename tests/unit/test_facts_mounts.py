@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from hosttune.facts.base import UnknownFact, get_raw
 from hosttune.facts.storage import mounts as module
 from hosttune.facts.storage.mounts import (
+    Mounts,
     asks_read_only,
     atime_of,
-    collect,
     is_network,
     mount_below,
     mount_of,
@@ -198,7 +198,7 @@ def test_unread_disks_make_only_the_disks_of_a_mount_unknown():
     facts = make_facts(FakeReader({"/proc/self/mountinfo": f"{ROOT}\n{DATA}\n"}))
     facts.__dict__["disks"] = UnreadDisks()
 
-    mount = collect(facts.reader, facts).at["/data"]
+    mount = Mounts.look(facts.reader, facts).at["/data"]
 
     assert mount.atime == "noatime"
     with pytest.raises(UnknownFact, match="no sysfs"):

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from hosttune.facts.support import collect
+from hosttune.facts.support import Support
 from tests.unit.fake_reader import FakeReader
 
 ESM = {"/etc/apt/sources.list.d/ubuntu-esm-infra.sources": "Types: deb\n"}
@@ -23,7 +23,7 @@ def support_of(version, kernel="6.8.0-60-generic", today="2026-11-27", os_id="ub
         ),
         packages=packages,
     )
-    return collect(FakeReader(files or {}), facts)
+    return Support.look(FakeReader(files or {}), facts)
 
 
 @pytest.mark.parametrize(

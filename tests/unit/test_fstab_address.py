@@ -6,7 +6,7 @@ import pytest
 
 from hosttune.errors import Conflict, Refused
 from hosttune.facts.storage import fstab_lines
-from hosttune.facts.storage.fstab import collect
+from hosttune.facts.storage.fstab import Fstab
 from hosttune.host.reading import mountinfo
 from hosttune.resources import address_kinds
 from hosttune.values import ABSENT, Action, Address, Change, Unreadable
@@ -137,6 +137,6 @@ def test_tables_are_read_once_however_many_targets_are_asked_for(monkeypatch):
 
 
 def test_tables_of_a_fact_are_made_once():
-    facts = collect(FakeReader({"/etc/fstab": "/dev/a /a ext4 defaults 0 0\n"}), None)
+    facts = Fstab.look(FakeReader({"/etc/fstab": "/dev/a /a ext4 defaults 0 0\n"}), None)
     assert facts.by_path is facts.by_path
     assert facts.at is facts.at

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from hosttune.facts.base import UnknownFact
-from hosttune.facts.storage.fstab import collect
+from hosttune.facts.storage.fstab import Fstab
 from hosttune.resources.storage.fstab import document_of
 from hosttune.values import Unreadable
 from tests.unit.fake_reader import FakeReader
 
 
 def fstab(text: str, **kwargs):
-    return collect(FakeReader({"/etc/fstab": text}, **kwargs), None)
+    return Fstab.look(FakeReader({"/etc/fstab": text}, **kwargs), None)
 
 
 def test_entry_of_a_line_has_its_fields():
@@ -35,7 +35,7 @@ def test_target_behind_a_link_is_found_by_its_path():
 def test_target_that_could_hang_is_not_looked_at(line):
     reader = FakeReader({"/etc/fstab": line + "\n"})
 
-    assert collect(reader, None).by_path["/data"].line == 1
+    assert Fstab.look(reader, None).by_path["/data"].line == 1
     assert "/data" not in reader.seen
 
 
@@ -74,13 +74,13 @@ def test_header_of_a_manager_is_kept():
 
 
 def test_missing_file_has_no_entries():
-    found = collect(FakeReader(), None)
+    found = Fstab.look(FakeReader(), None)
 
     assert (found.entries, found.exists) == ((), False)
 
 
 def test_unreadable_file_is_unknown():
-    found = collect(FakeReader(unreadable={"/etc/fstab": "permission denied"}), None)
+    found = Fstab.look(FakeReader(unreadable={"/etc/fstab": "permission denied"}), None)
 
     with pytest.raises(UnknownFact, match="permission denied"):
         _ = found.at
@@ -111,7 +111,7 @@ def test_larger_file_than_any_fstab_is_unknown_to_every_command(text):
     reader = FakeReader({"/etc/fstab": text})
 
     with pytest.raises(UnknownFact, match="larger than 1 MiB or 10,000 lines, which no fstab is"):
-        _ = collect(reader, None).entries
+        _ = Fstab.look(reader, None).entries
     assert document_of(reader) == Unreadable("larger than 1 MiB or 10,000 lines, which no fstab is")
 
 
@@ -119,5 +119,5 @@ def test_larger_file_than_any_fstab_is_unknown_to_every_command(text):
 def test_target_of_fuse_over_the_network_is_not_looked_at(source):
     reader = FakeReader({"/etc/fstab": f"{source} /data fuse rw 0 0\n"})
 
-    assert collect(reader, None).by_path["/data"].line == 1
+    assert Fstab.look(reader, None).by_path["/data"].line == 1
     assert "/data" not in reader.seen

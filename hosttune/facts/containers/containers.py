@@ -10,11 +10,12 @@ import posixpath
 import re
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, lazy, make_shared
+from hosttune.facts.base import Fact, lazy
 from hosttune.facts.containers.kubernetes import UNIT_PATTERNS
 from hosttune.facts.globs import fits_glob
 from hosttune.facts.managers import running_services
 from hosttune.facts.reading import if_absent, is_there, names_in, read_text
+from hosttune.facts.subject import Subject, fact, read_with
 from hosttune.facts.versions import upstream_of
 from hosttune.frozen import frozen
 from hosttune.regex import regex
@@ -69,28 +70,103 @@ class CdiSpec(Fact):
 
 
 @frozen
-class Containers(Fact):
+class Containers(Subject):
     """What gives containers their GPUs. Texts are empty where there is no such thing."""
 
-    engines: tuple[str, ...]  # packages of Docker, containerd and Podman that are installed
-    has_docker_snap: bool  # Docker is installed as a snap
-    toolkit_version: str  # of nvidia-container-toolkit: 1.18.1
-    toolkit_mode: str  # of nvidia-container-runtime: auto | legacy | cdi ...; empty without its configuration
-    leaves_cgroups: bool  # its hook tells no control group of the GPUs (no-cgroups), as containers without root want it
-    empty_root: (
-        str  # where its hook looks for the driver (root of nvidia-container-cli), if nothing is there; else empty
-    )
-    runc_version: str  # of the package; containerd.io brings a runc of its own
-    has_nvidia_docker2: bool  # the package that the toolkit replaced
-    containerd_root: str  # where containerd keeps images
-    runs_pods: bool  # kubelet.service starts pods by containerd, as far as its configuration and other units tell
-    has_containerd_nvidia: bool  # that, or a file that it imports, has the runtime `nvidia` or nvidia-container-runtime
-    has_operator_toolkit: bool  # the GPU Operator installed its toolkit here
-    has_enroot: bool  # the package of enroot is installed
-    given_uvm: tuple[str, ...]  # files of Proxmox VE's containers that give them /dev/nvidia-uvm (pct.conf(5)), sorted
-    has_uvm: bool  # /dev/nvidia-uvm, which only root can make
-    cdi: tuple[CdiSpec, ...]
-    missing_char_links: tuple[str, ...]  # of GPUs: /dev/char/195:0 ...
+    @fact
+    def engines(self) -> tuple[str, ...]:
+        """Packages of Docker, containerd and Podman that are installed."""
+        return tuple(name for name in _ENGINES if self.facts.packages[name].is_installed)
+
+    # Docker is installed as a snap
+    has_docker_snap: bool = read_with(lambda self: any(is_there(self.reader, path) for path in _DOCKER_SNAP))
+    # of nvidia-container-toolkit: 1.18.1
+    toolkit_version: str = read_with(lambda self: _read_version(self.facts, "nvidia-container-toolkit"))
+
+    @fact
+    def toolkit_mode(self) -> str:
+        """Of nvidia-container-runtime: auto | legacy | cdi ...; empty without its configuration."""
+        config = read_text(self.reader, RUNTIME)
+        return "" if config is ABSENT else mode_of(config)
+
+    @fact
+    def leaves_cgroups(self) -> bool:
+        """Its hook tells no control group of the GPUs (no-cgroups), as containers without root want it."""
+        return bool(_NO_CGROUPS.search(if_absent(read_text(self.reader, RUNTIME), "")))
+
+    @fact
+    def empty_root(self) -> str:
+        """Where its hook looks for the driver (root of nvidia-container-cli), if nothing is there; else empty.
+
+        A folder of a driver container (/run/nvidia/driver) that is left in the configuration beside a driver of the
+        host (NVIDIA/nvidia-docker issue 1711).
+        """
+        match = _DRIVER_ROOT.search(if_absent(read_text(self.reader, RUNTIME), ""))
+        return match[1] if match and not names_in(self.reader, match[1]) else ""
+
+    # of the package; containerd.io brings a runc of its own
+    runc_version: str = read_with(lambda self: _read_version(self.facts, "runc"))
+    # the package that the toolkit replaced
+    has_nvidia_docker2: bool = read_with(lambda self: self.facts.packages["nvidia-docker2"].is_installed)
+
+    @fact
+    def containerd_root(self) -> str:
+        """Where containerd keeps images."""
+        return root_of(self._config)
+
+    @fact
+    def runs_pods(self) -> bool:
+        """kubelet.service starts pods by containerd, as far as its configuration and other units tell."""
+        return _runs_pods(self.reader, self.facts, lambda: self._config)
+
+    @fact
+    def has_containerd_nvidia(self) -> bool:
+        """That, or a file that it imports, has the runtime `nvidia` or nvidia-container-runtime."""
+        return any(map(_NVIDIA.search, _find_configs(self.reader, self._config)))
+
+    @fact
+    def has_operator_toolkit(self) -> bool:
+        """The GPU Operator installed its toolkit here."""
+        return is_there(self.reader, f"{_OPERATOR_TOOLKIT}/nvidia-container-runtime")
+
+    # the package of enroot is installed
+    has_enroot: bool = read_with(lambda self: self.facts.packages["enroot"].is_installed)
+
+    @fact
+    def given_uvm(self) -> tuple[str, ...]:
+        """Files of Proxmox VE's containers that give them /dev/nvidia-uvm (pct.conf(5)), sorted.
+
+        `dev0: /dev/nvidia-uvm`, or `lxc.mount.entry: /dev/nvidia-uvm dev/nvidia-uvm ...`. Below a first [NAME] are
+        snapshots (pct.conf(5)).
+        """
+        paths = [f"{_LXC}/{name}" for name in names_in(self.reader, _LXC) if name.endswith(".conf")][:_MOST_LXC]
+        own = {path: if_absent(read_text(self.reader, path), "").partition("\n[")[0] for path in paths}
+        return tuple(sorted(path for path, words in own.items() if _GIVES_UVM.search(words)))
+
+    # /dev/nvidia-uvm, which only root can make
+    has_uvm: bool = read_with(lambda self: is_there(self.reader, "/dev/nvidia-uvm"))
+
+    @fact
+    def cdi(self) -> tuple[CdiSpec, ...]:
+        found: dict[str, CdiSpec] = {}
+        for folder in CDI:
+            if self.reader.persistent_only and folder.startswith("/var/run/"):
+                continue  # made at boot
+            for name in names_in(self.reader, folder):
+                if name.endswith((".yaml", ".json")) and "nvidia" in name:
+                    found[name] = CdiSpec(f"{folder}/{name}", lazy(_read_driver, self.reader, f"{folder}/{name}"))
+        return tuple(found[name] for name in sorted(found))
+
+    @fact
+    def missing_char_links(self) -> tuple[str, ...]:
+        """Of GPUs: /dev/char/195:0 ..."""
+        minors = [name[6:] for name in names_in(self.reader, "/dev") if re.fullmatch(r"nvidia\d+", name)]
+        paths = [f"/dev/char/{_NVIDIA_MAJOR}:{minor}" for minor in minors]
+        return tuple(path for path in paths if self.reader.stat(path, follow=False) is ABSENT)
+
+    @fact
+    def _config(self) -> str:
+        return if_absent(read_text(self.reader, CONTAINERD), "")
 
     @property
     def has_toolkit(self) -> bool:
@@ -135,38 +211,6 @@ def driver_of(spec: str) -> str:
     return match[1] if match else ""
 
 
-def collect(reader: Reader, facts: Facts) -> Containers:
-    config = make_shared(lambda: if_absent(read_text(reader, CONTAINERD), ""))
-    return Containers(
-        engines=lazy(lambda: tuple(name for name in _ENGINES if facts.packages[name].is_installed)),
-        has_docker_snap=lazy(lambda: any(is_there(reader, path) for path in _DOCKER_SNAP)),
-        toolkit_version=lazy(_read_version, facts, "nvidia-container-toolkit"),
-        toolkit_mode=lazy(_read_mode, reader),
-        leaves_cgroups=lazy(lambda: bool(_NO_CGROUPS.search(if_absent(read_text(reader, RUNTIME), "")))),
-        empty_root=lazy(_find_empty_root, reader),
-        runc_version=lazy(_read_version, facts, "runc"),
-        has_nvidia_docker2=lazy(lambda: facts.packages["nvidia-docker2"].is_installed),
-        containerd_root=lazy(lambda: root_of(config())),
-        runs_pods=lazy(_runs_pods, reader, facts, config),
-        has_containerd_nvidia=lazy(lambda: any(map(_NVIDIA.search, _find_configs(reader, config())))),
-        has_operator_toolkit=lazy(is_there, reader, f"{_OPERATOR_TOOLKIT}/nvidia-container-runtime"),
-        has_enroot=lazy(lambda: facts.packages["enroot"].is_installed),
-        given_uvm=lazy(_given_uvm, reader),
-        has_uvm=lazy(is_there, reader, "/dev/nvidia-uvm"),
-        cdi=lazy(_read_cdi, reader),
-        missing_char_links=lazy(_char_links, reader),
-    )
-
-
-def _given_uvm(reader: Reader) -> tuple[str, ...]:
-    """`dev0: /dev/nvidia-uvm`, or `lxc.mount.entry: /dev/nvidia-uvm dev/nvidia-uvm ...`. Below a first [NAME] are
-    snapshots (pct.conf(5)).
-    """
-    paths = [f"{_LXC}/{name}" for name in names_in(reader, _LXC) if name.endswith(".conf")][:_MOST_LXC]
-    own = {path: if_absent(read_text(reader, path), "").partition("\n[")[0] for path in paths}
-    return tuple(sorted(path for path, words in own.items() if _GIVES_UVM.search(words)))
-
-
 def _runs_pods(reader: Reader, facts: Facts, config: Callable[[], str]) -> bool:
     """Docker's package brings a configuration in which CRI is off."""
     units = {*facts.units.enabled, *running_services(reader)}
@@ -192,34 +236,5 @@ def _read_version(facts: Facts, name: str) -> str:
     return upstream_of(package.version) if package.is_installed else ""
 
 
-def _read_mode(reader: Reader) -> str:
-    config = read_text(reader, RUNTIME)
-    return "" if config is ABSENT else mode_of(config)
-
-
-def _find_empty_root(reader: Reader) -> str:
-    """A folder of a driver container (/run/nvidia/driver) that is left in the configuration beside a driver of the host
-    (NVIDIA/nvidia-docker issue 1711)."""
-    match = _DRIVER_ROOT.search(if_absent(read_text(reader, RUNTIME), ""))
-    return match[1] if match and not names_in(reader, match[1]) else ""
-
-
-def _read_cdi(reader: Reader) -> tuple[CdiSpec, ...]:
-    found: dict[str, CdiSpec] = {}
-    for folder in CDI:
-        if reader.persistent_only and folder.startswith("/var/run/"):
-            continue  # made at boot
-        for name in names_in(reader, folder):
-            if name.endswith((".yaml", ".json")) and "nvidia" in name:
-                found[name] = CdiSpec(f"{folder}/{name}", lazy(_read_driver, reader, f"{folder}/{name}"))
-    return tuple(found[name] for name in sorted(found))
-
-
 def _read_driver(reader: Reader, path: str) -> str:
     return driver_of(if_absent(read_text(reader, path), ""))
-
-
-def _char_links(reader: Reader) -> tuple[str, ...]:
-    minors = [name[6:] for name in names_in(reader, "/dev") if re.fullmatch(r"nvidia\d+", name)]
-    paths = [f"/dev/char/{_NVIDIA_MAJOR}:{minor}" for minor in minors]
-    return tuple(path for path in paths if reader.stat(path, follow=False) is ABSENT)

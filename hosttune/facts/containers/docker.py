@@ -11,9 +11,10 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from hosttune.facts.base import Fact, lazy, make_shared
+from hosttune.facts.base import Fact
 from hosttune.facts.containers.docker_flags import UNIT, given_by_unit
 from hosttune.facts.reading import derive, if_absent, is_there, read_text
+from hosttune.facts.subject import Subject, fact, read_with
 from hosttune.facts.versions import upstream_of
 from hosttune.frozen import frozen
 
@@ -44,15 +45,35 @@ class Flag(Fact):
 
 
 @frozen
-class Docker(Fact):
+class Docker(Subject):
     """Docker Engine. Texts are empty where nothing says so."""
 
-    version: str  # of the package, as upstream counts: 28.1.1; empty without one
-    is_running: bool  # its daemon runs
-    settings: Mapping[str, str]  # of daemon.json: "log-driver", "log-opts.max-size", lists with commas
-    given: tuple[Flag, ...]  # the options with which its unit starts it
-    runtimes: tuple[str, ...]  # that daemon.json adds
-    has_unit: bool  # docker.service is there
+    # of the package, as upstream counts: 28.1.1; empty without one
+    version: str = read_with(lambda self: _read_version(self.facts))
+    is_running: bool = read_with(lambda self: _is_running(self.reader))  # its daemon runs
+
+    @fact
+    def settings(self) -> Mapping[str, str]:
+        """Of daemon.json: "log-driver", "log-opts.max-size", lists with commas."""
+        return self._configuration[0]
+
+    @fact
+    def given(self) -> tuple[Flag, ...]:
+        """The options with which its unit starts it."""
+        given = given_by_unit(self.reader, self.facts)
+        return tuple(Flag(key, value if _is_shown(key) else _HIDDEN, path) for key, value, path in given)
+
+    @fact
+    def runtimes(self) -> tuple[str, ...]:
+        """That daemon.json adds."""
+        return self._configuration[1]
+
+    # docker.service is there
+    has_unit: bool = read_with(lambda self: self.facts.unit_settings[f"{UNIT}/Service/ExecStart"].exists)
+
+    @fact
+    def _configuration(self) -> tuple[Mapping[str, str], tuple[str, ...]]:
+        return derive(if_absent(read_text(self.reader, DAEMON_JSON), ""), DAEMON_JSON, parse_daemon_json)
 
     @property
     def flags(self) -> Mapping[str, str]:
@@ -153,20 +174,6 @@ def _is_shown(key: str) -> bool:
     return key in _SHOWN or key.startswith(_SHOWN_TABLES)
 
 
-def collect(reader: Reader, facts: Facts) -> Docker:
-    configuration = make_shared(
-        lambda: derive(if_absent(read_text(reader, DAEMON_JSON), ""), DAEMON_JSON, parse_daemon_json)
-    )
-    return Docker(
-        version=lazy(_read_version, facts),
-        is_running=lazy(_is_running, reader),
-        settings=lazy(lambda: configuration()[0]),
-        given=lazy(_read_given, reader, facts),
-        runtimes=lazy(lambda: configuration()[1]),
-        has_unit=lazy(lambda: facts.unit_settings[f"{UNIT}/Service/ExecStart"].exists),
-    )
-
-
 def _read_version(facts: Facts) -> str:
     held = (facts.packages[name] for name in PACKAGES)
     return next((upstream_of(one.version) or "unknown" for one in held if one.is_installed), "")
@@ -174,8 +181,3 @@ def _read_version(facts: Facts) -> str:
 
 def _is_running(reader: Reader) -> bool:
     return not reader.persistent_only and any(is_there(reader, f"{folder}/{UNIT}") for folder in _GROUPS)
-
-
-def _read_given(reader: Reader, facts: Facts) -> tuple[Flag, ...]:
-    given = given_by_unit(reader, facts)
-    return tuple(Flag(key, value if _is_shown(key) else _HIDDEN, path) for key, value, path in given)

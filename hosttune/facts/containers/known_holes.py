@@ -10,11 +10,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, attempt, lazy, make_shared
+from hosttune.facts.base import Fact, attempt
 from hosttune.facts.gpu.archives import POLICY, Offer, ask_apt, parse_archives, policy_of
 from hosttune.facts.gpu.strangers import home_of
 from hosttune.facts.own_tables import OwnTable, read_own_table
 from hosttune.facts.reading import names_in
+from hosttune.facts.subject import Subject, fact
 from hosttune.facts.versions import compare_versions, sorted_versions, upstream_of
 from hosttune.frozen import frozen
 from hosttune.numbers import parse_digits
@@ -75,16 +76,55 @@ class Hole(Fact):
 
 
 @frozen
-class KnownHoles(Fact):
+class KnownHoles(Subject):
     """What the table says of this host."""
 
-    as_of: str  # the day of the table, ISO 8601
-    good_until: str  # the day (ISO 8601) after which the table is out of date
-    is_current: bool  # it may still be held against a host
-    judged: tuple[str, ...]  # what is here and in the table, or a runtime of the distribution
-    found: tuple[Hole, ...]
-    has_lists: bool  # apt knows what the distribution offers; true where none of its runtimes is here
-    offered: tuple[Offer, ...]  # runtimes of the distribution for which apt has a newer version
+    @fact
+    def as_of(self) -> str:
+        """The day of the table, ISO 8601."""
+        return self._table[1]
+
+    @fact
+    def good_until(self) -> str:
+        """The day (ISO 8601) after which the table is out of date."""
+        return self._table[2]
+
+    @fact
+    def is_current(self) -> bool:
+        """It may still be held against a host."""
+        return self.facts.host.today <= self.good_until
+
+    @fact
+    def judged(self) -> tuple[str, ...]:
+        """What is here and in the table, or a runtime of the distribution."""
+        return tuple(dict.fromkeys((*self._versions, *self._own)))
+
+    @fact
+    def found(self) -> tuple[Hole, ...]:
+        holes = _find_holes(self._table[0], self._versions)
+        return tuple(replace(one, way_out=_way_out(one, self.facts)) for one in holes)
+
+    @fact
+    def has_lists(self) -> bool:
+        """Apt knows what the distribution offers; true where none of its runtimes is here."""
+        return not self._own or bool(parse_archives(ask_apt(self.reader, POLICY)))
+
+    @fact
+    def offered(self) -> tuple[Offer, ...]:
+        """Runtimes of the distribution for which apt has a newer version."""
+        return _find_offered(self.reader, self._own)
+
+    @fact
+    def _table(self) -> tuple[tuple[HoleRow, ...], str, str]:
+        return own_table()
+
+    @fact
+    def _versions(self) -> Mapping[str, str]:
+        return dict(_find_versions(self.reader, self.facts, {row.package for row in self._table[0]}))
+
+    @fact
+    def _own(self) -> Mapping[str, str]:
+        return _of_distribution(self.facts)
 
     @property
     def sure_way_out(self) -> str:
@@ -121,21 +161,6 @@ def parse_table(table: OwnTable) -> tuple[tuple[HoleRow, ...], str, str]:
         for _, package, fixed, ids, weight in table.rows
     )
     return rows, table.as_of, table.good_until
-
-
-def collect(reader: Reader, facts: Facts) -> KnownHoles:
-    rows, as_of, good_until = own_table()
-    versions = make_shared(lambda: dict(_find_versions(reader, facts, {row.package for row in rows})))
-    own = make_shared(_of_distribution, facts)
-    return KnownHoles(
-        as_of=as_of,
-        good_until=good_until,
-        is_current=lazy(lambda: facts.host.today <= good_until),
-        judged=lazy(lambda: tuple(dict.fromkeys((*versions(), *own())))),
-        found=lazy(lambda: tuple(replace(one, way_out=_way_out(one, facts)) for one in _find_holes(rows, versions()))),
-        has_lists=lazy(lambda: not own() or bool(parse_archives(ask_apt(reader, POLICY)))),
-        offered=lazy(lambda: _find_offered(reader, own())),
-    )
 
 
 def _find_versions(reader: Reader, facts: Facts, packages: set[str]) -> Iterator[tuple[str, str]]:

@@ -14,6 +14,7 @@ from hosttune.facts.base import Fact, lazy
 from hosttune.facts.reading import read_line
 from hosttune.facts.storage.mounts import mount_below
 from hosttune.facts.storage.ways import Ways
+from hosttune.facts.subject import Subject, read_with
 from hosttune.frozen import frozen
 
 if TYPE_CHECKING:
@@ -43,14 +44,11 @@ class Store(Fact):
 
 
 @frozen
-class Stores(Fact):
+class Stores(Subject):
     """The stores of the engines that are installed, by mount."""
 
-    all: tuple[Store, ...]  # docker before containerd
-
-
-def collect(reader: Reader, facts: Facts) -> Stores:
-    return Stores(all=lazy(lambda: tuple(_find_stores(reader, facts))))
+    # docker before containerd
+    all: tuple[Store, ...] = read_with(lambda self: tuple(_find_stores(self.reader, self.facts)))
 
 
 def _find_stores(reader: Reader, facts: Facts) -> Iterable[Store]:

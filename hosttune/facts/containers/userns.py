@@ -10,7 +10,8 @@ import re
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, attempt, lazy, make_shared
-from hosttune.facts.reading import if_absent, names_in, read_integer, read_text, require_sure
+from hosttune.facts.reading import names_in, read_integer, read_text, require_sure
+from hosttune.facts.subject import Subject, number, read_with
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 
@@ -41,12 +42,15 @@ class UsernsProgram(Fact):
 
 
 @frozen
-class Userns(Fact):
+class Userns(Subject):
     """Who may make user namespaces."""
 
-    is_restricted: bool  # by AppArmor: only programs with a profile for it
-    most: int  # of one user (user.max_user_namespaces); 0 forbids them to all
-    programs: tuple[UsernsProgram, ...]  # that are installed and need them
+    # by AppArmor: only programs with a profile for it
+    is_restricted: bool = read_with(lambda self: read_integer(self.reader, RESTRICTED) == 1)
+    # of one user (user.max_user_namespaces); 0 forbids them to all
+    most: int = number(MOST, absent=0)
+    # that are installed and need them
+    programs: tuple[UsernsProgram, ...] = read_with(lambda self: _find_programs(self.reader, self.facts))
 
     @property
     def without_profile(self) -> tuple[str, ...]:
@@ -61,14 +65,6 @@ def allows_userns(profile: str, path: str) -> bool:
     path_words = r"(?<!\S)(?:[^\s/]|(?<=[\w-])/)*/\S*/"
     about = rf"^[^\S\n]*profile\s+\S*\b{re.escape(name)}\b|{path_words}{re.escape(name)}\b"
     return re.search(about, profile, re.MULTILINE) is not None and _LETS.search(profile) is not None
-
-
-def collect(reader: Reader, facts: Facts) -> Userns:
-    return Userns(
-        is_restricted=lazy(lambda: read_integer(reader, RESTRICTED) == 1),
-        most=lazy(lambda: if_absent(read_integer(reader, MOST), 0)),
-        programs=lazy(_find_programs, reader, facts),
-    )
 
 
 def _find_programs(reader: Reader, facts: Facts) -> tuple[UsernsProgram, ...]:

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 from hosttune.facts.base import Fact, lazy
 from hosttune.facts.gpu.gpus import DEVICES
 from hosttune.facts.reading import derive, if_absent, parse_or_unknown, read_line, read_text
+from hosttune.facts.subject import Subject, fact
 from hosttune.frozen import frozen
 from hosttune.ranges import number_list
 from hosttune.regex import regex
 from hosttune.values import ABSENT
 
 if TYPE_CHECKING:
-    from hosttune.facts import Facts
     from hosttune.facts.work import GpuProcess
     from hosttune.host.door import Reader
 
@@ -46,18 +46,20 @@ class FarProcess(Fact):
 
 
 @frozen
-class Affinity(Fact):
+class Affinity(Subject):
     """GPUs by slot, and the GPU processes that are bound to the wrong processors."""
 
-    gpus: tuple[GpuPlace, ...]  # by slot
-    far: tuple[FarProcess, ...]  # processes that may run near none of their GPUs
+    @fact
+    def gpus(self) -> tuple[GpuPlace, ...]:
+        """By slot."""
+        return tuple(_find_place(self.reader, gpu.slot) for gpu in self.facts.gpus.devices)
 
-
-def collect(reader: Reader, facts: Facts) -> Affinity:
-    return Affinity(
-        gpus=lazy(lambda: tuple(_find_place(reader, gpu.slot) for gpu in facts.gpus.devices)),
-        far=lazy(_far_ones, reader, facts),
-    )
+    @fact
+    def far(self) -> tuple[FarProcess, ...]:
+        """Processes that may run near none of their GPUs."""
+        processes = self.facts.work.gpu_processes
+        local = {gpu.device: frozenset(gpu.local_cpus) for gpu in self.gpus if gpu.device} if processes else {}
+        return tuple(one for process in processes if (one := _find_far(self.reader, process, local)))
 
 
 def _find_place(reader: Reader, slot: str) -> GpuPlace:
@@ -74,12 +76,6 @@ def _list_near_cpus(reader: Reader, slot: str) -> tuple[int, ...]:
     path = f"{DEVICES}/{slot}/local_cpulist"
     cpus = read_line(reader, path)
     return () if cpus is ABSENT else derive(cpus, path, number_list)
-
-
-def _far_ones(reader: Reader, facts: Facts) -> tuple[FarProcess, ...]:
-    processes = facts.work.gpu_processes
-    local = {gpu.device: frozenset(gpu.local_cpus) for gpu in facts.affinity.gpus if gpu.device} if processes else {}
-    return tuple(one for process in processes if (one := _find_far(reader, process, local)))
 
 
 def _find_far(reader: Reader, process: GpuProcess, local: dict[str, frozenset[int]]) -> FarProcess | None:

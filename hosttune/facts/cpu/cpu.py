@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, lazy, make_shared
+from hosttune.facts.base import UnknownFact
 from hosttune.facts.reading import (
     derive,
     hint,
@@ -22,6 +22,7 @@ from hosttune.facts.reading import (
     read_text,
     require_known,
 )
+from hosttune.facts.subject import Subject, fact
 from hosttune.frozen import frozen
 from hosttune.ranges import number_list, number_list_text
 from hosttune.values import ABSENT
@@ -29,7 +30,6 @@ from hosttune.values import ABSENT
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hosttune.facts import Facts
     from hosttune.host.door import Reader
 
 _CPUINFO = "/proc/cpuinfo"
@@ -46,21 +46,84 @@ _ARM_PARTS = {
 
 
 @frozen
-class Cpu(Fact):
+class Cpu(Subject):
     """The processors that are on line. A core has one thread or several; a quota of 1.5 CPUs is one usable CPU."""
 
-    model: str  # Intel(R) Xeon(R) Platinum 8480C, Neoverse-V2 ...
-    vendor: str  # GenuineIntel, AuthenticAMD, ARM ...; empty where unknown
-    flags: tuple[str, ...]  # of the first CPU; on Arm its features
-    sockets: int  # CPU packages
-    cores: int  # of all sockets
-    threads: int  # logical CPUs
-    first_of_sockets: tuple[int, ...]  # the number of the first logical CPU of each socket
-    offline: tuple[int, ...]  # logical CPUs that are there and not used
-    siblings_off: int  # how many of those are second threads, where SMT is switched off
-    mixed_microcode: tuple[str, ...]  # `0x2b000603 of 112`, where equal processors have unequal microcode; else none
-    usable: int  # at least 1: the affinity of process 1, and the quota of its control group
-    usable_evidence: str  # a sentence: what says so
+    @fact
+    def model(self) -> str:
+        """Intel(R) Xeon(R) Platinum 8480C, Neoverse-V2 ..."""
+        return model_of(self._cpuinfo)[0]
+
+    @fact
+    def vendor(self) -> str:
+        """GenuineIntel, AuthenticAMD, ARM ...; empty where unknown."""
+        return model_of(self._cpuinfo)[1]
+
+    @fact
+    def flags(self) -> tuple[str, ...]:
+        """Of the first CPU; on Arm its features."""
+        return flags_of(self._cpuinfo)
+
+    @fact
+    def sockets(self) -> int:
+        """CPU packages."""
+        return len(self.first_of_sockets)
+
+    @fact
+    def cores(self) -> int:
+        """Of all sockets."""
+        return _count_cores(self.reader, self._online)
+
+    @fact
+    def threads(self) -> int:
+        """Logical CPUs."""
+        return len(self._online)
+
+    @fact
+    def first_of_sockets(self) -> tuple[int, ...]:
+        """The number of the first logical CPU of each socket."""
+        return _list_firsts(self.reader, self._online, "package_cpus_list")
+
+    @fact
+    def offline(self) -> tuple[int, ...]:
+        """Logical CPUs that are there and not used."""
+        return _list_offline(self.reader, lambda: self._online)
+
+    @fact
+    def siblings_off(self) -> int:
+        """How many of those are second threads, where SMT is switched off."""
+        return _siblings_off(self.reader, len(self._online), len(self.offline))
+
+    @fact
+    def mixed_microcode(self) -> tuple[str, ...]:
+        """`0x2b000603 of 112`, where equal processors have unequal microcode; else none."""
+        return mixed_microcode(self._cpuinfo_text)
+
+    @fact
+    def usable(self) -> int:
+        """At least 1: the affinity of process 1, and the quota of its control group."""
+        return self._usable[0]
+
+    @fact
+    def usable_evidence(self) -> str:
+        """A sentence: what says so."""
+        return self._usable[1]
+
+    @fact
+    def _cpuinfo_text(self) -> str:
+        return require_known(read_text(self.reader, _CPUINFO), _CPUINFO)
+
+    @fact
+    def _cpuinfo(self) -> Mapping[str, str]:
+        return parse_cpuinfo(self._cpuinfo_text)
+
+    @fact
+    def _online(self) -> tuple[int, ...]:
+        return _read_numbers(self.reader, f"{_CPUS}/online")
+
+    @fact
+    def _usable(self) -> tuple[int, str]:
+        return _find_usable(self.reader)
 
     @property
     def offline_list(self) -> str:
@@ -137,29 +200,6 @@ def usable_of(allowed: int, quota: Quota | None) -> tuple[int, str]:
 def flags_of(values: Mapping[str, str]) -> tuple[str, ...]:
     """What the processor can do; Arm calls them features."""
     return tuple((values.get("flags") or values.get("Features", "")).split())
-
-
-def collect(reader: Reader, facts: Facts) -> Cpu:  # noqa: ARG001 - the interface of all subjects
-    cpuinfo_text = make_shared(lambda: require_known(read_text(reader, _CPUINFO), _CPUINFO))
-    cpuinfo = make_shared(lambda: parse_cpuinfo(cpuinfo_text()))
-    online = make_shared(_read_numbers, reader, f"{_CPUS}/online")
-    offline = make_shared(_list_offline, reader, online)
-    firsts = make_shared(lambda: _list_firsts(reader, online(), "package_cpus_list"))
-    usable = make_shared(_find_usable, reader)
-    return Cpu(
-        model=lazy(lambda: model_of(cpuinfo())[0]),
-        vendor=lazy(lambda: model_of(cpuinfo())[1]),
-        flags=lazy(lambda: flags_of(cpuinfo())),
-        sockets=lazy(lambda: len(firsts())),
-        cores=lazy(lambda: _count_cores(reader, online())),
-        threads=lazy(lambda: len(online())),
-        first_of_sockets=lazy(firsts),
-        offline=lazy(offline),
-        siblings_off=lazy(lambda: _siblings_off(reader, len(online()), len(offline()))),
-        mixed_microcode=lazy(lambda: mixed_microcode(cpuinfo_text())),
-        usable=lazy(lambda: usable()[0]),
-        usable_evidence=lazy(lambda: usable()[1]),
-    )
 
 
 def _read_numbers(reader: Reader, path: str) -> tuple[int, ...]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, lazy, make_shared
 from hosttune.facts.reading import derive, if_absent, read_integer, read_line, read_text, require_known
+from hosttune.facts.subject import Subject, fact, read_with
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 
@@ -42,14 +43,35 @@ class Socket(Fact):
 
 
 @frozen
-class CpuClocks(Fact):
+class CpuClocks(Subject):
     """The clocks of all sockets."""
 
-    sockets: tuple[Socket, ...]
-    counts_throttling: bool  # the processors count what heat takes away
-    boost: str  # on | off; empty where there is no switch
-    fastest_mhz: float  # the clock of the fastest processor at this moment; 0 where the kernel does not tell
-    running: int  # tasks that run, or wait for a processor, at this moment
+    @fact
+    def sockets(self) -> tuple[Socket, ...]:
+        return tuple(
+            _read_socket(self.reader, self.facts, number, cpu)
+            for number, cpu in enumerate(self.facts.cpu.first_of_sockets)
+        )
+
+    @fact
+    def counts_throttling(self) -> bool:
+        """The processors count what heat takes away."""
+        return any(_throttled_ms(self.reader, cpu) is not None for cpu in self.facts.cpu.first_of_sockets[:1])
+
+    @fact
+    def boost(self) -> str:
+        """On | off; empty where there is no switch.
+
+        intel_pstate has a switch that says the opposite; others one of cpufreq's own.
+        """
+        if (off := read_integer(self.reader, f"{_CPUS}/intel_pstate/no_turbo")) in (0, 1):
+            return "off" if off else "on"
+        return {0: "off", 1: "on"}.get(if_absent(read_integer(self.reader, f"{_CPUS}/cpufreq/boost"), -1), "")
+
+    # the clock of the fastest processor at this moment; 0 where the kernel does not tell
+    fastest_mhz: float = read_with(lambda self: fastest_of(require_known(read_text(self.reader, _CPUINFO), _CPUINFO)))
+    # tasks that run, or wait for a processor, at this moment
+    running: int = read_with(lambda self: derive(read_line(self.reader, _LOADAVG), _LOADAVG, running_of))
 
     @property
     def base_mhz(self) -> float:
@@ -78,24 +100,6 @@ def running_of(loadavg: str) -> int:
     return int(match[1])
 
 
-def collect(reader: Reader, facts: Facts) -> CpuClocks:
-    return CpuClocks(
-        sockets=lazy(_read_sockets, reader, facts),
-        counts_throttling=lazy(_counts_throttling, reader, facts),
-        boost=lazy(_read_boost, reader),
-        fastest_mhz=lazy(lambda: fastest_of(require_known(read_text(reader, _CPUINFO), _CPUINFO))),
-        running=lazy(lambda: derive(read_line(reader, _LOADAVG), _LOADAVG, running_of)),
-    )
-
-
-def _counts_throttling(reader: Reader, facts: Facts) -> bool:
-    return any(_throttled_ms(reader, cpu) is not None for cpu in facts.cpu.first_of_sockets[:1])
-
-
-def _read_sockets(reader: Reader, facts: Facts) -> tuple[Socket, ...]:
-    return tuple(_read_socket(reader, facts, number, cpu) for number, cpu in enumerate(facts.cpu.first_of_sockets))
-
-
 def _read_socket(reader: Reader, facts: Facts, number: int, cpu: int) -> Socket:
     throttled: Callable[[], float] = make_shared(lambda: (_throttled_ms(reader, cpu) or 0) / 1000)
     return Socket(
@@ -114,10 +118,3 @@ def _read_mhz(reader: Reader, cpu: int, name: str) -> float:
 
 def _throttled_ms(reader: Reader, cpu: int) -> int | None:
     return if_absent(read_integer(reader, f"{_CPUS}/cpu{cpu}/thermal_throttle/package_throttle_total_time_ms"), None)
-
-
-def _read_boost(reader: Reader) -> str:
-    """intel_pstate has a switch that says the opposite; others one of cpufreq's own."""
-    if (off := read_integer(reader, f"{_CPUS}/intel_pstate/no_turbo")) in (0, 1):
-        return "off" if off else "on"
-    return {0: "off", 1: "on"}.get(if_absent(read_integer(reader, f"{_CPUS}/cpufreq/boost"), -1), "")

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, lazy
+from hosttune.facts.base import Fact
 from hosttune.facts.reading import if_absent, names_in, read_integer, read_line, require_known
+from hosttune.facts.subject import Subject, read_with
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 
 if TYPE_CHECKING:
-    from hosttune.facts import Facts
     from hosttune.host.door import Reader
 
 _CPU = "/sys/devices/system/cpu"
@@ -32,12 +32,14 @@ class IdleState(Fact):
 
 
 @frozen
-class Idle(Fact):
+class Idle(Subject):
     """The states of idle processors, the shallowest first; none where the hypervisor decides."""
 
-    driver: str  # intel_idle, acpi_idle, haltpoll ...; none
-    states: tuple[IdleState, ...]  # of the first processor
-    limit: str  # microseconds that waking may take: 0 for no limit, n/a for no time at all; empty where there is none
+    # intel_idle, acpi_idle, haltpoll ...; none
+    driver: str = read_with(lambda self: if_absent(read_line(self.reader, f"{_CPU}/cpuidle/current_driver"), "none"))
+    states: tuple[IdleState, ...] = read_with(lambda self: _read_states(self.reader))  # of the first processor
+    # microseconds that waking may take: 0 for no limit, n/a for no time at all; empty where there is none
+    limit: str = read_with(lambda self: if_absent(read_line(self.reader, f"{_CPU}/cpu0/{LIMIT}"), ""))
 
     @property
     def slowest_us(self) -> int:
@@ -49,14 +51,6 @@ class Idle(Fact):
         """The name of that state."""
         deepest = max((one for one in self.states if not one.is_disabled), key=lambda one: one.latency_us, default=None)
         return deepest.name if deepest else ""
-
-
-def collect(reader: Reader, facts: Facts) -> Idle:  # noqa: ARG001 - the interface of all subjects
-    return Idle(
-        driver=lazy(lambda: if_absent(read_line(reader, f"{_CPU}/cpuidle/current_driver"), "none")),
-        states=lazy(_read_states, reader),
-        limit=lazy(lambda: if_absent(read_line(reader, f"{_CPU}/cpu0/{LIMIT}"), "")),
-    )
 
 
 def _read_states(reader: Reader) -> tuple[IdleState, ...]:

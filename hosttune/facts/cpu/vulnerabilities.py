@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, lazy
 from hosttune.facts.reading import names_in, read_line, require_known
+from hosttune.facts.subject import Subject, fact, read_with
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 
 if TYPE_CHECKING:
-    from hosttune.facts import Facts
     from hosttune.host.door import Reader
 
 _FOLDER = "/sys/devices/system/cpu/vulnerabilities"
@@ -37,12 +37,18 @@ class Vulnerability(Fact):
 
 
 @frozen
-class Vulnerabilities(Fact):
+class Vulnerabilities(Subject):
     """All holes that the running kernel knows; none before Linux 4.15."""
 
-    all: tuple[Vulnerability, ...]  # by name
-    switched_off: tuple[str, ...]  # kernel arguments that leave holes open
-    is_smt_on: bool  # cores run two threads or more; false where the kernel cannot tell
+    all: tuple[Vulnerability, ...] = read_with(lambda self: _read_all(self.reader))  # by name
+
+    @fact
+    def switched_off(self) -> tuple[str, ...]:
+        """Kernel arguments that leave holes open."""
+        return tuple(word for word in self.facts.kernel.command_line if _OFF.fullmatch(word))
+
+    # cores run two threads or more; false where the kernel cannot tell
+    is_smt_on: bool = read_with(lambda self: read_line(self.reader, _SMT) == "1")
 
     @property
     def open(self) -> tuple[str, ...]:
@@ -53,14 +59,6 @@ class Vulnerabilities(Fact):
     def open_between_threads(self) -> tuple[str, ...]:
         """The names of those that are closed but for the other thread of the same core."""
         return tuple(one.name for one in self.all if "SMT vulnerable" in one.status and one.name not in self.open)
-
-
-def collect(reader: Reader, facts: Facts) -> Vulnerabilities:
-    return Vulnerabilities(
-        all=lazy(_read_all, reader),
-        switched_off=lazy(lambda: tuple(word for word in facts.kernel.command_line if _OFF.fullmatch(word))),
-        is_smt_on=lazy(lambda: read_line(reader, _SMT) == "1"),
-    )
 
 
 def _read_all(reader: Reader) -> tuple[Vulnerability, ...]:

@@ -74,6 +74,10 @@ class Framework(Fact):
     interpreters: tuple[InterpreterReport, ...]
     unasked: tuple[str, ...] = ()  # jobs that were not asked, with the reason: "python (4711) runs in a container"
 
+    @classmethod
+    def look(cls, reader: Reader, facts: Facts) -> Framework:
+        return read_at_once(cls, _read_framework, reader, facts)
+
     @property
     def answering(self) -> tuple[InterpreterReport, ...]:
         """Those that answered."""
@@ -123,10 +127,6 @@ def _clean_text(value: object) -> str:
     """A text of a user's on one line: bounded, masked, without what is not printable."""
     spelled = value[: 4 * _TEXT] if isinstance(value, str) else ""
     return mask_text("".join(one if one.isprintable() else " " for one in spelled))[:_TEXT].strip()
-
-
-def collect(reader: Reader, facts: Facts) -> Framework:
-    return read_at_once(Framework, _read_framework, reader, facts)
 
 
 def _read_framework(reader: Reader, facts: Facts) -> Framework:

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, lazy
+from hosttune.facts.base import Fact, UnknownFact
 from hosttune.facts.reading import ask
+from hosttune.facts.subject import Subject, read_with
 from hosttune.frozen import frozen
 from hosttune.numbers import parse_digits
 
@@ -40,10 +41,10 @@ class GpuActivity(Fact):
 
 
 @frozen
-class Activity(Fact):
+class Activity(Subject):
     """All GPUs, while GPU work runs; nothing is sampled on a host without any."""
 
-    gpus: tuple[GpuActivity, ...]
+    gpus: tuple[GpuActivity, ...] = read_with(lambda self: _read_gpus(self.reader, self.facts))
 
     @property
     def in_use(self) -> tuple[GpuActivity, ...]:
@@ -72,10 +73,6 @@ def parse(output: str) -> tuple[GpuActivity, ...]:
 def _read_column(rows: list[Mapping[str, str]], name: str) -> tuple[int, ...]:
     found = (parse_digits(row.get(name, ""), None) for row in rows)
     return tuple(one for one in found if one is not None)
-
-
-def collect(reader: Reader, facts: Facts) -> Activity:
-    return Activity(lazy(_read_gpus, reader, facts))
 
 
 def _read_gpus(reader: Reader, facts: Facts) -> tuple[GpuActivity, ...]:

@@ -13,12 +13,13 @@ from dataclasses import field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, lazy
+from hosttune.facts.base import Fact, UnknownFact
 from hosttune.facts.globs import fits_glob
 from hosttune.facts.gpu.package_roles import MOST_PACKAGES
 from hosttune.facts.lookups import Lookup
 from hosttune.facts.packages import is_package_name
 from hosttune.facts.reading import ask
+from hosttune.facts.subject import Subject, fact, read_with
 from hosttune.facts.versions import compare_versions
 from hosttune.frozen import frozen
 from hosttune.regex import regex
@@ -108,13 +109,17 @@ def of_other_branch(versions: Mapping[str, str], branch: int) -> tuple[str, ...]
 
 
 @frozen
-class Archives(Fact):
+class Archives(Subject):
     """The offers for the installed packages of the driver (driver.packages), by name."""
 
-    packages: Mapping[str, Offer]
-    others: Mapping[str, Mapping[str, Offer]] = field(
-        default_factory=lambda: Lookup(_not_asked)
-    )  # by names with blanks between them: what apt has of packages that are not here; for what a command would install
+    packages: Mapping[str, Offer] = read_with(lambda self: _read_offers(self.reader, self.facts))
+
+    @fact
+    def others(self) -> Mapping[str, Mapping[str, Offer]]:
+        """By names with blanks between them: what apt has of packages that are not here; for what a command would
+        install.
+        """
+        return Lookup(lambda names: _read_others(self.reader, self.facts, names.split()))
 
     def offers_of(self, names: Iterable[str]) -> Mapping[str, Offer]:
         """What apt has of these packages. A name that apt does not know is not in it."""
@@ -313,14 +318,6 @@ def ask_apt(reader: Reader, command: tuple[str, ...]) -> str:
         error = next((line for line in answer.errors.splitlines() if line.strip()), f"exit status {answer.status}")
         raise UnknownFact(f"{' '.join(command[:2])}: {error}")
     return answer.text
-
-
-def _not_asked(names: str) -> Mapping[str, Offer]:
-    raise UnknownFact(f"apt was not asked for {names}")
-
-
-def collect(reader: Reader, facts: Facts) -> Archives:
-    return Archives(lazy(_read_offers, reader, facts), Lookup(lambda names: _read_others(reader, facts, names.split())))
 
 
 def _read_others(reader: Reader, facts: Facts, names: list[str]) -> Mapping[str, Offer]:

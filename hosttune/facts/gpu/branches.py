@@ -5,14 +5,14 @@ rows go before it. What apt's lists say goes before both (facts/gpu/packaging.py
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from json import loads
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from hosttune.errors import BadInput
-from hosttune.facts.base import Fact, UnknownFact, lazy
+from hosttune.facts.base import UnknownFact
 from hosttune.facts.gpu.branch_table import Branch, own_table, parse_rows
+from hosttune.facts.subject import Subject, fact
 from hosttune.facts.trusted import of_root
 from hosttune.frozen import frozen
 from hosttune.lines import LineNumbers
@@ -20,7 +20,6 @@ from hosttune.regex import regex
 from hosttune.values import ABSENT
 
 if TYPE_CHECKING:
-    from hosttune.facts import Facts
     from hosttune.host.door import Reader
     from hosttune.values import Absent
 
@@ -34,14 +33,33 @@ _BRANCH = regex(r"([1-9]\d{2})(?:\.|$)")
 
 
 @frozen
-class Branches(Fact):
+class Branches(Subject):
     """The rows, and how old the package's own are. A file of the site that cannot be followed leaves none: it may say
     what no one else does."""
 
-    rows: Mapping[int, Branch]  # by number
-    as_of: str  # the day of NVIDIA's support matrix
-    good_until: str  # the month until which the table can be expected to be whole
-    given: Mapping[str, int] = field(default_factory=dict)  # PCI device (0x25ba) -> branch, as GIVEN says
+    @fact
+    def rows(self) -> Mapping[int, Branch]:
+        """By number."""
+        return MappingProxyType({**self._table[0], **_site_rows(self.reader)})
+
+    @fact
+    def as_of(self) -> str:
+        """The day of NVIDIA's support matrix."""
+        return self._table[1]
+
+    @fact
+    def good_until(self) -> str:
+        """The month until which the table can be expected to be whole."""
+        return self._table[2]
+
+    @fact
+    def given(self) -> Mapping[str, int]:
+        """PCI device (0x25ba) -> branch, as GIVEN says."""
+        return parse_branches(of_root(self.reader, GIVEN, _LARGEST))
+
+    @fact
+    def _table(self) -> tuple[Mapping[int, Branch], str, str]:
+        return own_table()
 
     def branch(self, number: int) -> Branch:
         """The row. A branch without one is gone if it is older than all that NVIDIA supported on the day of the table.
@@ -61,16 +79,6 @@ class Branches(Fact):
         from datetime import datetime, timezone
 
         return max(f"{datetime.fromtimestamp(now, timezone.utc):%Y-%m}", self.as_of[:7])
-
-
-def collect(reader: Reader, facts: Facts) -> Branches:  # noqa: ARG001 - the interface of all subjects
-    rows, as_of, good_until = own_table()
-    return Branches(
-        rows=lazy(lambda: MappingProxyType({**rows, **_site_rows(reader)})),
-        as_of=as_of,
-        good_until=good_until,
-        given=lazy(lambda: parse_branches(of_root(reader, GIVEN, _LARGEST))),
-    )
 
 
 def parse_branches(content: bytes | Absent) -> Mapping[str, int]:

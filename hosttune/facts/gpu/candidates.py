@@ -69,6 +69,11 @@ class Candidates(Fact):
     models: Mapping[str, str]  # PCI device (0x2330) -> what ubuntu-drivers calls it (udev's hardware database)
     way_out: str = SEE  # what a person does about the problem
 
+    @classmethod
+    def look(cls, reader: Reader, facts: Facts) -> Candidates:
+        """Ask `ubuntu-drivers`: slow, so rules touch this fact only where a driver is to be chosen."""
+        return read_at_once(cls, _read_candidates, reader, facts)
+
 
 def models_in(output: str) -> Mapping[str, str]:
     """What the NVIDIA devices of `ubuntu-drivers devices` are called, by PCI device (0x2330)."""
@@ -116,11 +121,6 @@ def merge(offered: Iterable[Candidate], providers: dict[str, str]) -> tuple[Cand
         if candidate:
             by_name.setdefault(name, candidate)
     return tuple(replace(by_name[name], modules=providers.get(name, "")) for name in sorted(by_name))
-
-
-def collect(reader: Reader, facts: Facts) -> Candidates:
-    """Ask `ubuntu-drivers`: slow, so rules touch this fact only where a driver is to be chosen."""
-    return read_at_once(Candidates, _read_candidates, reader, facts)
 
 
 def _read_candidates(reader: Reader, facts: Facts) -> Candidates:

@@ -6,25 +6,22 @@ Manager, and branches that Ubuntu does not support for long, in multiverse.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from hosttune.facts.base import Fact, lazy
 from hosttune.facts.gpu.archives import POLICY, ask_apt, components_in
+from hosttune.facts.subject import Subject, read_with
 from hosttune.frozen import frozen
 from hosttune.quoting import quote
-
-if TYPE_CHECKING:
-    from hosttune.facts import Facts
-    from hosttune.host.door import Reader
 
 ALL: Final = ("main", "restricted", "universe", "multiverse")
 
 
 @frozen
-class Components(Fact):
+class Components(Subject):
     """Those of Ubuntu's archive alone."""
 
-    enabled: tuple[str, ...]  # sorted; empty where apt has no list of that archive at all
+    # sorted; empty where apt has no list of that archive at all
+    enabled: tuple[str, ...] = read_with(lambda self: components_in(ask_apt(self.reader, POLICY)))
 
     @property
     def off(self) -> tuple[str, ...]:
@@ -37,7 +34,3 @@ def turn_on(names: tuple[str, ...]) -> str:
     each = " && ".join(f"sudo add-apt-repository {quote(name)}" for name in names)
     plural = "s" if len(names) > 1 else ""
     return f"apt has no list of Ubuntu's component{plural} {' and '.join(names)}: {each} && sudo apt-get update"
-
-
-def collect(reader: Reader, facts: Facts) -> Components:  # noqa: ARG001 - the interface of all subjects
-    return Components(lazy(lambda: components_in(ask_apt(reader, POLICY))))

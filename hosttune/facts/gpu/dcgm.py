@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, lazy
+from hosttune.facts.subject import Subject, fact, read_with
 from hosttune.facts.versions import sorted_versions, upstream_of
 from hosttune.frozen import frozen
 from hosttune.numbers import parse_digits
@@ -17,7 +17,6 @@ from hosttune.regex import regex
 
 if TYPE_CHECKING:
     from hosttune.facts import Facts
-    from hosttune.host.door import Reader
 
 _PACKAGE = regex(r"datacenter-gpu-manager(?:-4-core)?")
 _ENGINE = "nv-hostengine"
@@ -25,31 +24,25 @@ _FIRST_FOR_4 = 570
 
 
 @frozen
-class Dcgm(Fact):
+class Dcgm(Subject):
     """DCGM on this host; what runs in containers shows as processes alone."""
 
-    version: str  # of its packages: 4.2.3; empty where none is installed
-    engines: int  # nv-hostengine processes, those of containers included
-    is_too_old: bool  # version 3 or older, with a driver or GPUs that only version 4 knows
+    # of its packages: 4.2.3; empty where none is installed
+    version: str = read_with(lambda self: _read_version(self.facts))
+    # nv-hostengine processes, those of containers included
+    engines: int = read_with(lambda self: len(self.facts.processes[_ENGINE].commands))
 
-
-def collect(reader: Reader, facts: Facts) -> Dcgm:  # noqa: ARG001 - the interface of all subjects
-    return Dcgm(
-        version=lazy(_read_version, facts),
-        engines=lazy(lambda: len(facts.processes[_ENGINE].commands)),
-        is_too_old=lazy(_is_too_old, facts),
-    )
+    @fact
+    def is_too_old(self) -> bool:
+        """Version 3 or older, with a driver or GPUs that only version 4 knows."""
+        major = self.version.partition(".")[0]
+        if parse_digits(major, 4) >= 4:
+            return False
+        branch = (self.facts.driver.loaded_version or self.facts.driver.branch).partition(".")[0]
+        is_new = parse_digits(branch, 0) >= _FIRST_FOR_4
+        return is_new or "blackwell" in self.facts.gpus.generations
 
 
 def _read_version(facts: Facts) -> str:
     found = [upstream_of(facts.packages[name].version) for name in facts.packages.names if _PACKAGE.fullmatch(name)]
     return sorted_versions(found)[-1] if found else ""
-
-
-def _is_too_old(facts: Facts) -> bool:
-    major = facts.dcgm.version.partition(".")[0]
-    if parse_digits(major, 4) >= 4:
-        return False
-    branch = (facts.driver.loaded_version or facts.driver.branch).partition(".")[0]
-    is_new = parse_digits(branch, 0) >= _FIRST_FOR_4
-    return is_new or "blackwell" in facts.gpus.generations

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, any_known, attempt, get_raw, lazy, make_shared
+from hosttune.facts.base import Fact, UnknownFact, any_known, attempt, get_raw
 from hosttune.facts.gpu.build_log import BuildError, error_in
 from hosttune.facts.gpu.driver_modules import (
     DkmsBuild,
@@ -37,6 +37,7 @@ from hosttune.facts.gpu.package_roles import (
 )
 from hosttune.facts.packages import INTERRUPTED, is_unfinished
 from hosttune.facts.reading import all_sure, is_there, read_line, read_text, require_known, require_sure
+from hosttune.facts.subject import Subject, fact, read_with
 from hosttune.facts.versions import sorted_versions, upstream_of
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
@@ -55,7 +56,6 @@ __all__ = [
     "DriverModule",
     "DriverPackage",
     "branch_and_flavour",
-    "collect",
     "find_transitional",
     "is_driver_package",
     "library_version",
@@ -108,33 +108,155 @@ class DriverPackage(Fact):
 
 
 @frozen
-class Driver(Fact):
+class Driver(Subject):
     """What is installed, what is loaded, and whether they agree."""
 
-    loaded_version: str  # of the module in the kernel: 580.95.05; empty when none is loaded
-    is_open: bool  # the loaded module is the open one
-    userspace_version: str  # of libnvidia-ml, or libcuda; empty when there is none
-    has_plain_nvml: (
-        bool  # libnvidia-ml.so, the name that Slurm before 24.05.5 loads, and that drivers from 560 on may lack
-    )
-    packages: tuple[DriverPackage, ...]
-    branch: str  # 580, from the packages that really bring it; empty without packages
-    flavour: str  # of the packages: empty (the plain closed one), open, server, server-open
-    has_module_for_running_kernel: bool  # modprobe finds nvidia.ko for uname -r
-    kernels_with_module: tuple[str, ...]  # the kernels in /lib/modules that have an nvidia.ko
-    nouveau_bound: bool  # nouveau holds a GPU
-    runfile: bool  # NVIDIA's own installer put a driver here, outside of dpkg
-    modules: tuple[DriverModule, ...]  # of the running kernel and of the one that starts next, where they have one
-    has_module_for_next_kernel: bool  # modprobe will find nvidia.ko for boot.next_kernel
-    dkms: tuple[DkmsBuild, ...]  # what DKMS built of the driver, and what it could not
-    failed_others: tuple[DkmsBuild, ...] = ()  # what DKMS could not build besides the driver
-    half_way: str = ""  # with what of it dpkg stopped half-way, a phrase; empty where all is whole
-    holders: tuple[GpuHolder, ...] = ()  # other kernel drivers that hold GPUs: nouveau, NovaCore, pci-stub ...
-    is_vgpu_manager: bool = False  # it shares the GPUs among virtual machines; no archive has such a driver
-    lacks_uvm: bool = False  # /dev/nvidia-uvm, which CUDA needs, is missing, and no nvidia-modprobe makes it for users
-    installer_error: str = ""  # why the last run of NVIDIA's installer failed; empty where it did not, or is not known
-    installer_build: BuildError = BuildError()  # why its build failed, where that is what ended the last run
-    has_plain_modprobe: bool = False  # nvidia-modprobe is here, and does not run as root when a user starts it
+    @fact
+    def loaded_version(self) -> str:
+        """Of the module in the kernel: 580.95.05; empty when none is loaded."""
+        return self._loaded[0]
+
+    @fact
+    def is_open(self) -> bool:
+        """The loaded module is the open one."""
+        return self._loaded[1]
+
+    @fact
+    def userspace_version(self) -> str:
+        """Of libnvidia-ml, or libcuda; empty when there is none."""
+        for name in _LIBRARIES:
+            for folder in _LIBRARY_FOLDERS:
+                found = require_sure(self.reader.resolve(f"{folder}/{name}"))
+                if isinstance(found, str) and (version := library_version(found)):
+                    return version
+        return ""
+
+    @fact
+    def has_plain_nvml(self) -> bool:
+        """libnvidia-ml.so, the name that Slurm before 24.05.5 loads, and that drivers from 560 on may lack."""
+        return any(is_there(self.reader, f"{folder}/{_PLAIN_NVML}") for folder in _LIBRARY_FOLDERS)
+
+    @fact
+    def packages(self) -> tuple[DriverPackage, ...]:
+        names = [name for name in self.facts.packages.entries if is_driver_package(name)]
+        if len(names) > MOST_PACKAGES:
+            raise UnknownFact(f"dpkg lists more than {MOST_PACKAGES:,} packages of a driver")
+        known = [self.facts.packages[name] for name in sorted(names)]
+        return tuple(DriverPackage(p.name, p.version, p.is_held, p.status) for p in known if p.status != "config-files")
+
+    @fact
+    def branch(self) -> str:
+        """580, from the packages that really bring it; empty without packages."""
+        return self._named[0]
+
+    @fact
+    def flavour(self) -> str:
+        """Of the packages: empty (the plain closed one), open, server, server-open."""
+        return self._named[1]
+
+    @fact
+    def has_module_for_running_kernel(self) -> bool:
+        """Modprobe finds nvidia.ko for uname -r."""
+        return self._folder.has(self.facts.kernel.release)
+
+    @fact
+    def kernels_with_module(self) -> tuple[str, ...]:
+        """The kernels in /lib/modules that have an nvidia.ko."""
+        return self._folder.with_module
+
+    nouveau_bound: bool = read_with(lambda self: "nouveau" in self.facts.gpus.drivers)  # nouveau holds a GPU
+
+    @fact
+    def runfile(self) -> bool:
+        """NVIDIA's own installer put a driver here, outside of dpkg."""
+        stats = [self.reader.stat(path) for path in _RUNFILE]
+        return any(isinstance(stat, Stat) for stat in stats) or any(require_sure(stat) is not ABSENT for stat in stats)
+
+    @fact
+    def modules(self) -> tuple[DriverModule, ...]:
+        """Of the running kernel and of the one that starts next, where they have one."""
+        return modules_of(self.reader, self._folder, kernels_of_interest(self.facts))
+
+    @fact
+    def has_module_for_next_kernel(self) -> bool:
+        """Modprobe will find nvidia.ko for boot.next_kernel."""
+        return has_module_for_next(self.facts, lambda: self._folder)
+
+    @fact
+    def dkms(self) -> tuple[DkmsBuild, ...]:
+        """What DKMS built of the driver, and what it could not."""
+        return dkms_builds(self.reader, lambda: self._folder)
+
+    @fact
+    def failed_others(self) -> tuple[DkmsBuild, ...]:
+        """What DKMS could not build besides the driver."""
+        return failed_others(self.reader, lambda: self._folder)
+
+    @fact
+    def half_way(self) -> str:
+        """With what of it dpkg stopped half-way, a phrase; empty where all is whole."""
+        return _half_way(self.packages, self.facts)
+
+    # other kernel drivers that hold GPUs: nouveau, NovaCore, pci-stub ...
+    holders: tuple[GpuHolder, ...] = read_with(lambda self: find_holders(self.reader, self.facts))
+
+    @fact
+    def is_vgpu_manager(self) -> bool:
+        """It shares the GPUs among virtual machines; no archive has such a driver.
+
+        Whether a file of NVIDIA's vGPU manager is there; False if that cannot be read, as few hosts have one.
+        """
+        return any(isinstance(self.reader.stat(path), Stat) for path in _VGPU_MANAGER)
+
+    @fact
+    def lacks_uvm(self) -> bool:
+        """/dev/nvidia-uvm, which CUDA needs, is missing, and no nvidia-modprobe makes it for users."""
+        return not is_there(self.reader, _UVM) and _read_modprobe(self.reader) is not True
+
+    @fact
+    def installer_error(self) -> str:
+        """Why the last run of NVIDIA's installer failed; empty where it did not, or is not known.
+
+        The first error that the installer itself says.
+        """
+        match = _INSTALLER_SAYS.search(_failed_installer(self.reader))
+        return match[1] if match else ""
+
+    @fact
+    def installer_build(self) -> BuildError:
+        """Why its build failed, where that is what ended the last run.
+
+        Builds for the running kernel, unless another one is given.
+        """
+        return error_in(_failed_installer(self.reader), lambda: config_of(self.reader, self.facts.kernel.release))
+
+    # nvidia-modprobe is here, and does not run as root when a user starts it
+    has_plain_modprobe: bool = read_with(lambda self: _read_modprobe(self.reader) is False)
+
+    @fact
+    def _loaded(self) -> tuple[str, bool]:
+        """Version and openness of the loaded module. A proprietary one taints the kernel, and itself says P."""
+        content = attempt(read_text, self.reader, "/proc/driver/nvidia/version")
+        if isinstance(content, str) and (found := parse_loaded(content))[0]:
+            return found
+        version = attempt(read_line, self.reader, "/sys/module/nvidia/version")
+        if isinstance(version, str):
+            taint = read_line(self.reader, "/sys/module/nvidia/taint")
+            return version, isinstance(taint, str) and "P" not in taint
+        all_sure((content, version))
+        if self.reader.stat("/sys/module") is ABSENT:
+            raise UnknownFact("/sys is not mounted")
+        return "", False
+
+    @fact
+    def _folder(self) -> ModuleFolder:
+        return ModuleFolder(self.reader, self.facts)
+
+    @fact
+    def _named(self) -> tuple[str, str]:
+        """(branch, flavour)."""
+        there = [(one.name, one.version) for one in self.facts.driver.packages]
+        return branch_and_flavour(there, attempt(_built_open, self.facts))
 
     @property
     def is_loaded(self) -> bool:
@@ -287,45 +409,6 @@ def find_transitional(packages: Iterable[tuple[str, str]]) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def collect(reader: Reader, facts: Facts) -> Driver:
-    loaded, packages, folder = (
-        make_shared(_read_loaded, reader),
-        make_shared(_find_packages, facts),
-        make_shared(ModuleFolder, reader, facts),
-    )
-    named = make_shared(_find_branch_and_flavour, facts)
-    return Driver(
-        loaded_version=lazy(lambda: loaded()[0]),
-        is_open=lazy(lambda: loaded()[1]),
-        userspace_version=lazy(_read_userspace, reader),
-        has_plain_nvml=lazy(lambda: any(is_there(reader, f"{folder}/{_PLAIN_NVML}") for folder in _LIBRARY_FOLDERS)),
-        packages=lazy(packages),
-        branch=lazy(lambda: named()[0]),
-        flavour=lazy(lambda: named()[1]),
-        has_module_for_running_kernel=lazy(lambda: folder().has(facts.kernel.release)),
-        kernels_with_module=lazy(lambda: folder().with_module),
-        nouveau_bound=lazy(lambda: "nouveau" in facts.gpus.drivers),
-        runfile=lazy(_has_runfile, reader),
-        modules=lazy(lambda: modules_of(reader, folder(), kernels_of_interest(facts))),
-        has_module_for_next_kernel=lazy(has_module_for_next, facts, folder),
-        dkms=lazy(dkms_builds, reader, folder),
-        failed_others=lazy(failed_others, reader, folder),
-        half_way=lazy(lambda: _half_way(packages(), facts)),
-        holders=lazy(find_holders, reader, facts),
-        is_vgpu_manager=lazy(_is_vgpu_manager, reader),
-        lacks_uvm=lazy(lambda: not is_there(reader, _UVM) and _read_modprobe(reader) is not True),
-        installer_error=lazy(_installer_error, reader),
-        installer_build=lazy(_installer_build, reader, facts),
-        has_plain_modprobe=lazy(lambda: _read_modprobe(reader) is False),
-    )
-
-
-def _find_branch_and_flavour(facts: Facts) -> tuple[str, str]:
-    """(branch, flavour)."""
-    there = [(one.name, one.version) for one in facts.driver.packages]
-    return branch_and_flavour(there, attempt(_built_open, facts))
-
-
 def _read_modprobe(reader: Reader) -> bool | None:
     """Whether nvidia-modprobe runs as root when a user starts it; None where there is none."""
     found = reader.stat(NVIDIA_MODPROBE)
@@ -335,44 +418,12 @@ def _read_modprobe(reader: Reader) -> bool | None:
     return known.uid == 0 and bool(known.mode & _SETUID)
 
 
-def _read_loaded(reader: Reader) -> tuple[str, bool]:
-    """Version and openness of the loaded module. A proprietary one taints the kernel, and itself says P."""
-    content = attempt(read_text, reader, "/proc/driver/nvidia/version")
-    if isinstance(content, str) and (found := parse_loaded(content))[0]:
-        return found
-    version = attempt(read_line, reader, "/sys/module/nvidia/version")
-    if isinstance(version, str):
-        taint = read_line(reader, "/sys/module/nvidia/taint")
-        return version, isinstance(taint, str) and "P" not in taint
-    all_sure((content, version))
-    if reader.stat("/sys/module") is ABSENT:
-        raise UnknownFact("/sys is not mounted")
-    return "", False
-
-
 def _built_open(facts: Facts) -> bool | None:
     """Whether the module that the next boot loads is the open one, or the loaded one where no file tells; None where
     neither is there."""
     modules = attempt(lambda: facts.driver.modules)
     built = get_raw(modules[-1], "is_open") if isinstance(modules, tuple) and modules else None
     return built if isinstance(built, bool) else facts.driver.is_open if facts.driver.loaded_version else None
-
-
-def _read_userspace(reader: Reader) -> str:
-    for name in _LIBRARIES:
-        for folder in _LIBRARY_FOLDERS:
-            found = require_sure(reader.resolve(f"{folder}/{name}"))
-            if isinstance(found, str) and (version := library_version(found)):
-                return version
-    return ""
-
-
-def _find_packages(facts: Facts) -> tuple[DriverPackage, ...]:
-    names = [name for name in facts.packages.entries if is_driver_package(name)]
-    if len(names) > MOST_PACKAGES:
-        raise UnknownFact(f"dpkg lists more than {MOST_PACKAGES:,} packages of a driver")
-    known = [facts.packages[name] for name in sorted(names)]
-    return tuple(DriverPackage(p.name, p.version, p.is_held, p.status) for p in known if p.status != "config-files")
 
 
 def _half_way(packages: tuple[DriverPackage, ...], facts: Facts) -> str:
@@ -387,28 +438,7 @@ def _half_way(packages: tuple[DriverPackage, ...], facts: Facts) -> str:
     return INTERRUPTED if known.is_interrupted else ""
 
 
-def _has_runfile(reader: Reader) -> bool:
-    stats = [reader.stat(path) for path in _RUNFILE]
-    return any(isinstance(stat, Stat) for stat in stats) or any(require_sure(stat) is not ABSENT for stat in stats)
-
-
 def _failed_installer(reader: Reader) -> str:
     """The log of NVIDIA's installer, which each run writes anew, where that run failed; else empty."""
     log = attempt(read_text, reader, INSTALLER_LOG)
     return log if isinstance(log, str) and "\nERROR: Installation has failed" in log else ""
-
-
-def _installer_error(reader: Reader) -> str:
-    """The first error that the installer itself says."""
-    match = _INSTALLER_SAYS.search(_failed_installer(reader))
-    return match[1] if match else ""
-
-
-def _installer_build(reader: Reader, facts: Facts) -> BuildError:
-    """Builds for the running kernel, unless another one is given."""
-    return error_in(_failed_installer(reader), lambda: config_of(reader, facts.kernel.release))
-
-
-def _is_vgpu_manager(reader: Reader) -> bool:
-    """Whether a file of NVIDIA's vGPU manager is there; False if that cannot be read, as few hosts have one."""
-    return any(isinstance(reader.stat(path), Stat) for path in _VGPU_MANAGER)

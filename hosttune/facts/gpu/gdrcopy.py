@@ -8,18 +8,12 @@ another major version), packages/ (names; builds for the closed driver make no d
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from hosttune.facts.base import Fact, lazy
 from hosttune.facts.reading import if_absent, is_there, read_line, read_text, require_sure
+from hosttune.facts.subject import Subject, fact, read_with
 from hosttune.facts.versions import upstream_of
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
 from hosttune.numbers import parse_digits
-
-if TYPE_CHECKING:
-    from hosttune.facts import Facts
-    from hosttune.host.door import Reader
 
 NODE = "/dev/gdrdrv"
 _MODULE = "/sys/module/gdrdrv"
@@ -27,44 +21,36 @@ _LIBRARIES = ("libgdrapi", "gdrcopy")  # since 2.3, before
 
 
 @frozen
-class Gdrcopy(Fact):
+class Gdrcopy(Subject):
     """What is there of it."""
 
-    library: str  # version of the package with the library: 2.4; empty where none is installed
-    is_loaded: bool  # gdrdrv
-    driver: str  # version of the loaded module; empty where none is loaded, or it does not tell
-    node_problem: str  # why not every user can open its device node; empty where all can
+    @fact
+    def library(self) -> str:
+        """Version of the package with the library: 2.4; empty where none is installed."""
+        found = (self.facts.packages[name] for name in _LIBRARIES)
+        return next((upstream_of(one.version).partition("-")[0] for one in found if one.is_installed), "")
+
+    is_loaded: bool = read_with(lambda self: is_there(self.reader, _MODULE))  # gdrdrv
+    # version of the loaded module; empty where none is loaded, or it does not tell
+    driver: str = read_with(lambda self: if_absent(read_line(self.reader, f"{_MODULE}/version"), ""))
+
+    @fact
+    def node_problem(self) -> str:
+        """Why not every user can open its device node; empty where all can."""
+        node = require_sure(self.reader.stat(NODE))
+        if not isinstance(node, Stat):
+            return f"there is no {NODE}"
+        if node.type != "character":
+            return ""
+        major = major_in(if_absent(read_text(self.reader, "/proc/devices"), ""))
+        if major >= 0 and node.major != major:
+            return f"{NODE} is left of another time: it has the number {node.major}, and the driver {major}"
+        return "" if node.mode & 0o006 == 0o006 else f"{NODE} is not open to all users (mode {node.mode:04o})"
 
     @property
     def fits(self) -> bool:
         """Library and driver have one major version, as far as both tell."""
         return not (self.library and self.driver) or _parse_major(self.library) == _parse_major(self.driver)
-
-
-def collect(reader: Reader, facts: Facts) -> Gdrcopy:
-    return Gdrcopy(
-        library=lazy(_find_library, facts),
-        is_loaded=lazy(lambda: is_there(reader, _MODULE)),
-        driver=lazy(lambda: if_absent(read_line(reader, f"{_MODULE}/version"), "")),
-        node_problem=lazy(_node_problem, reader),
-    )
-
-
-def _find_library(facts: Facts) -> str:
-    found = (facts.packages[name] for name in _LIBRARIES)
-    return next((upstream_of(one.version).partition("-")[0] for one in found if one.is_installed), "")
-
-
-def _node_problem(reader: Reader) -> str:
-    node = require_sure(reader.stat(NODE))
-    if not isinstance(node, Stat):
-        return f"there is no {NODE}"
-    if node.type != "character":
-        return ""
-    major = major_in(if_absent(read_text(reader, "/proc/devices"), ""))
-    if major >= 0 and node.major != major:
-        return f"{NODE} is left of another time: it has the number {node.major}, and the driver {major}"
-    return "" if node.mode & 0o006 == 0o006 else f"{NODE} is not open to all users (mode {node.mode:04o})"
 
 
 def major_in(devices: str) -> int:

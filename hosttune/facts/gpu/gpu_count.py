@@ -15,12 +15,13 @@ from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, attempt, lazy
+from hosttune.facts.base import UnknownFact, attempt
 from hosttune.facts.containers.kubernetes import ROOTS
 from hosttune.facts.globs import fits_glob
 from hosttune.facts.gpu.platforms import Switches, platform_of
 from hosttune.facts.own_tables import read_own_table
 from hosttune.facts.reading import parse_or_unknown, read_texts
+from hosttune.facts.subject import Subject, fact, read_with
 from hosttune.frozen import frozen
 from hosttune.values import Unreadable
 
@@ -48,14 +49,41 @@ class Expected:
 
 
 @frozen
-class GpuCount(Fact):
+class GpuCount(Subject):
     """GPUs that are on the bus, with any driver, and those that should be. A number is 0 where nothing says it."""
 
-    present: int  # NVIDIA's; where there is none, those of AMD and Intel (other_gpus)
-    by_name: Expected  # from the instance type, or the product name
-    by_kubelet: int  # GPUs that the device plugin has registered, MIG devices left out
-    by_board: int  # GPUs of a board such as theirs, where there are fewer; in virtual machines of racks only
-    most: int  # as `present`; where that is not known, how many NVIDIA's can be at most
+    # NVIDIA's; where there is none, those of AMD and Intel (other_gpus)
+    present: int = read_with(lambda self: _count_present(self.facts))
+    # from the instance type, or the product name
+    by_name: Expected = read_with(lambda self: _by_name(self.reader, self.facts))
+
+    @fact
+    def by_kubelet(self) -> int:
+        """GPUs that the device plugin has registered, MIG devices left out."""
+        if not self.facts.managers.kubelet:
+            return 0
+        files = read_texts(self.reader, (f"{root}/{CHECKPOINT}" for root in ROOTS))
+        return max((parse_or_unknown(registered_in, content) for _, content in files), default=0)
+
+    @fact
+    def by_board(self) -> int:
+        """GPUs of a board such as theirs, where there are fewer; in virtual machines of racks only."""
+        if not self.facts.gpus.has_gpu:
+            return 0
+        found = [one for gpu in self.facts.gpus.devices if (one := platform_of(gpu.device_id))]
+        if len({one.name for one in found}) != 1 or (self.facts.host.is_vm and found[0].switches is not Switches.RACK):
+            return 0  # a virtual machine may be given a part of a board; a tray of a rack is always lent whole
+        return board_of(len(found), found[0], self.facts.gpus.nvswitches)
+
+    @fact
+    def most(self) -> int:
+        """As `present`; where that is not known, how many NVIDIA's can be at most."""
+        present = attempt(_count_present, self.facts)
+        if isinstance(present, Unreadable):
+            if not self.facts.gpus.has_gpu:
+                raise UnknownFact(present.reason)
+            return self.facts.gpus.most
+        return present
 
 
 @cache
@@ -106,28 +134,9 @@ def board_of(sxm: int, platform: Platform, nvswitches: int) -> int:
     return whole if 0 < sxm < whole else 0
 
 
-def collect(reader: Reader, facts: Facts) -> GpuCount:
-    return GpuCount(
-        present=lazy(_count_present, facts),
-        by_name=lazy(_by_name, reader, facts),
-        by_kubelet=lazy(_by_kubelet, reader, facts),
-        by_board=lazy(_by_board, facts),
-        most=lazy(_find_most, facts),
-    )
-
-
 def _count_present(facts: Facts) -> int:
     gpus = [gpu for gpu in facts.gpus.devices if (gpu.device_id, gpu.subsystem) != _DGX_DISPLAY]
     return len(gpus) or facts.other_gpus.count
-
-
-def _find_most(facts: Facts) -> int:
-    present = attempt(_count_present, facts)
-    if isinstance(present, Unreadable):
-        if not facts.gpus.has_gpu:
-            raise UnknownFact(present.reason)
-        return facts.gpus.most
-    return present
 
 
 def _by_name(reader: Reader, facts: Facts) -> Expected:
@@ -139,22 +148,6 @@ def _by_name(reader: Reader, facts: Facts) -> Expected:
             return expected_of(parse_or_unknown(type_in, content, cloud), "")
         return expected_of("", "")
     return expected_of("", "" if facts.host.is_vm else product)
-
-
-def _by_kubelet(reader: Reader, facts: Facts) -> int:
-    if not facts.managers.kubelet:
-        return 0
-    files = read_texts(reader, (f"{root}/{CHECKPOINT}" for root in ROOTS))
-    return max((parse_or_unknown(registered_in, content) for _, content in files), default=0)
-
-
-def _by_board(facts: Facts) -> int:
-    if not facts.gpus.has_gpu:
-        return 0
-    found = [one for gpu in facts.gpus.devices if (one := platform_of(gpu.device_id))]
-    if len({one.name for one in found}) != 1 or (facts.host.is_vm and found[0].switches is not Switches.RACK):
-        return 0  # a virtual machine may be given a part of a board; a tray of a rack is always lent whole
-    return board_of(len(found), found[0], facts.gpus.nvswitches)
 
 
 def _parse_json(content: str, what: str) -> object:

@@ -13,11 +13,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, attempt, keep_known, lazy, make_shared
+from hosttune.facts.base import Fact, UnknownFact, attempt, keep_known, lazy
 from hosttune.facts.gpu.gpu_errors import slot_of
 from hosttune.facts.gpu.gpus import DEVICES
 from hosttune.facts.gpu.platforms import has_grace
 from hosttune.facts.reading import if_absent, read_text
+from hosttune.facts.subject import Subject, fact
 from hosttune.frozen import frozen
 from hosttune.host.door import Completed
 from hosttune.regex import regex
@@ -58,10 +59,16 @@ class GpuMemory(Fact):
 
 
 @frozen
-class GpuMemories(Fact):
+class GpuMemories(Subject):
     """All GPUs, by slot."""
 
-    gpus: tuple[GpuMemory, ...]
+    @fact
+    def gpus(self) -> tuple[GpuMemory, ...]:
+        return keep_known(lambda gpu: (_read_memory(self.reader, gpu, lambda: self._sizes),), self.facts.gpus.devices)
+
+    @fact
+    def _sizes(self) -> Mapping[str, MemorySizes]:
+        return _ask(self.reader, self.facts)
 
     @property
     def total_bytes(self) -> int:
@@ -102,13 +109,6 @@ def sizes_in(output: str) -> Mapping[str, MemorySizes]:
 def is_whole_by_design(gpu: Gpu) -> bool:
     """Whether the window of a GPU has to reach all of its memory."""
     return gpu.generation in _GENERATIONS and gpu.ships_with_ecc and not gpu.is_vgpu and not has_grace(gpu.device_id)
-
-
-def collect(reader: Reader, facts: Facts) -> GpuMemories:
-    sizes = make_shared(_ask, reader, facts)
-    return GpuMemories(
-        gpus=lazy(lambda: keep_known(lambda gpu: (_read_memory(reader, gpu, sizes),), facts.gpus.devices))
-    )
 
 
 def _ask(reader: Reader, facts: Facts) -> Mapping[str, MemorySizes]:

@@ -25,6 +25,7 @@ from hosttune.facts.gpu.gpu_boards import board_of
 from hosttune.facts.gpu.nvidia_tables import FIRST_NVSWITCH, generation_of
 from hosttune.facts.gpu.platforms import has_grace
 from hosttune.facts.reading import all_sure, hint, if_absent, read_line, require_sure
+from hosttune.facts.subject import Subject, fact
 from hosttune.frozen import frozen
 from hosttune.numbers import parse_digits
 from hosttune.regex import regex
@@ -33,7 +34,6 @@ from hosttune.values import ABSENT, Unreadable
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from hosttune.facts import Facts
     from hosttune.host.door import Reader
 
 DEVICES = "/sys/bus/pci/devices"
@@ -96,12 +96,37 @@ class Gpu(Fact):
 
 
 @frozen
-class Gpus(Fact):
+class Gpus(Subject):
     """All NVIDIA GPUs, by slot."""
 
-    devices: tuple[Gpu, ...]
-    nvswitches: int  # NVSwitch functions on the PCI bus; the switches of HGX B200 and newer do not show there
-    most: int = 0  # the GPUs and the PCI functions that may be one, of which vendor or class could not be read
+    @fact
+    def devices(self) -> tuple[Gpu, ...]:
+        return _read_gpus(self.reader, self._functions)
+
+    @fact
+    def nvswitches(self) -> int:
+        """NVSwitch functions on the PCI bus; the switches of HGX B200 and newer do not show there."""
+        return sum(_is_switch(self.reader, one.slot) for one in _of_class(self._functions, _SWITCH_CLASS))
+
+    @fact
+    def most(self) -> int:
+        """The GPUs and the PCI functions that may be one, of which vendor or class could not be read."""
+        return sum(map(_may_be_gpu, self._functions))
+
+    @fact
+    def _functions(self) -> tuple[_Function, ...]:
+        """None on a machine without PCI."""
+        slots = require_sure(self.reader.list(DEVICES))
+        if slots is ABSENT:
+            if self.reader.stat("/sys/bus") is ABSENT:
+                raise UnknownFact("/sys is not mounted")
+            return ()
+        vendors = ((slot, attempt(read_pci, self.reader, slot, "vendor")) for slot in slots)
+        return tuple(
+            _Function(slot, vendor, attempt(read_pci, self.reader, slot, "class"))
+            for slot, vendor in vendors
+            if vendor == _NVIDIA or isinstance(vendor, Unreadable)
+        )
 
     @property
     def count(self) -> int:
@@ -192,15 +217,6 @@ def model_in(information: str) -> str:
     return match[1] if match and match[1] != "Unknown" else ""
 
 
-def collect(reader: Reader, facts: Facts) -> Gpus:  # noqa: ARG001 - the interface of all subjects
-    functions = make_shared(_read_functions, reader)
-    return Gpus(
-        devices=lazy(lambda: _read_gpus(reader, functions())),
-        nvswitches=lazy(lambda: sum(_is_switch(reader, one.slot) for one in _of_class(functions(), _SWITCH_CLASS))),
-        most=lazy(lambda: sum(map(_may_be_gpu, functions()))),
-    )
-
-
 @frozen
 class _Function:
     """A PCI function of NVIDIA's, or one whose vendor could not be read."""
@@ -208,21 +224,6 @@ class _Function:
     slot: str
     vendor: str | Unreadable
     kind: str | Unreadable  # its class
-
-
-def _read_functions(reader: Reader) -> tuple[_Function, ...]:
-    """None on a machine without PCI."""
-    slots = require_sure(reader.list(DEVICES))
-    if slots is ABSENT:
-        if reader.stat("/sys/bus") is ABSENT:
-            raise UnknownFact("/sys is not mounted")
-        return ()
-    vendors = ((slot, attempt(read_pci, reader, slot, "vendor")) for slot in slots)
-    return tuple(
-        _Function(slot, vendor, attempt(read_pci, reader, slot, "class"))
-        for slot, vendor in vendors
-        if vendor == _NVIDIA or isinstance(vendor, Unreadable)
-    )
 
 
 def _may_be_gpu(one: _Function) -> bool:

@@ -16,12 +16,13 @@ from dataclasses import replace
 from errno import EINTR, ENOENT, errorcode
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, attempt, get_raw, known_items, lazy
+from hosttune.facts.base import Fact, attempt, get_raw, known_items
 from hosttune.facts.gpu.gpu_errors import is_load, slot_of, split_stamp
 from hosttune.facts.gpu.smi_words import says_lost
 from hosttune.facts.gpu.ways_out import RUN_REPORT
 from hosttune.facts.kernel.initramfs import REBUILD
 from hosttune.facts.reading import names_in
+from hosttune.facts.subject import Subject, read_with
 from hosttune.frozen import frozen
 from hosttune.quoting import join, quote
 from hosttune.regex import regex
@@ -171,10 +172,11 @@ class GspFailure(Fact):
 
 
 @frozen
-class GspFirmware(Fact):
+class GspFirmware(Subject):
     """The GPUs that do not answer and were not set up, as far as the log tells why."""
 
-    failures: tuple[GspFailure, ...]  # of each GPU one, by slot
+    # of each GPU one, by slot
+    failures: tuple[GspFailure, ...] = read_with(lambda self: _find_failures(self.reader, self.facts))
 
     def of(self, slot: str) -> GspFailure | None:
         return next((one for one in self.failures if one.slot == slot), None)
@@ -212,10 +214,6 @@ def failures_in(messages: Iterable[str]) -> Mapping[str, GspFailure]:
             fresh.discard(slot)
             reason = None
     return found
-
-
-def collect(reader: Reader, facts: Facts) -> GspFirmware:
-    return GspFirmware(failures=lazy(_find_failures, reader, facts))
 
 
 def _find_failures(reader: Reader, facts: Facts) -> tuple[GspFailure, ...]:

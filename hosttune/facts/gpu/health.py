@@ -73,6 +73,7 @@ from hosttune.facts.gpu.nvidia_smi import describe_failure, slots_of
 from hosttune.facts.gpu.smi_words import BROKEN, asks_for_reset, is_supported, word_of
 from hosttune.facts.gpu.ways_out import find_place, reset_idle, way_of
 from hosttune.facts.reading import ask, is_there, parse_or_unknown, require_known, require_sure
+from hosttune.facts.subject import Subject, fact
 from hosttune.frozen import frozen
 from hosttune.host.door import Completed
 from hosttune.numbers import parse_digits
@@ -83,7 +84,7 @@ if TYPE_CHECKING:
     from hosttune.facts.gpu.gpus import Gpu
     from hosttune.host.door import Reader
 
-__all__ = ["GpuHealth", "Health", "collect"]
+__all__ = ["GpuHealth", "Health"]
 
 T = TypeVar("T")
 _TIMEOUT_S = 30.0
@@ -247,18 +248,46 @@ class GpuHealth(Fact):
 
 
 @frozen
-class Health(Fact):
+class Health(Subject):
     """All GPUs that the NVIDIA driver holds, by slot; none while it is not loaded."""
 
-    gpus: tuple[GpuHealth, ...]
-    switch_errors: tuple[str, ...]  # sentences for the SXid errors about which someone has to do something
-    is_switch_fatal: bool  # one of them has stopped the fabric
-    switch_way_out: str  # what a person does about them, a step on each line
-    mig_profiles: (
-        tuple[str, ...] | None
-    )  # of the MIG devices of this host, one for each: 1g.10gb; None in an older record
-    problem: str  # a sentence where nvidia-smi is not asked, or did not answer
-    is_refused: bool  # nvidia-smi refuses or hangs, and so tells nothing of any GPU
+    @fact
+    def gpus(self) -> tuple[GpuHealth, ...]:
+        return keep_known(lambda slot: (_make_gpu(slot, self._sources),), self._sources.slots())
+
+    @fact
+    def switch_errors(self) -> tuple[str, ...]:
+        """Sentences for the SXid errors about which someone has to do something."""
+        return tuple(f"NVSwitch {slot}: {error.sentence}" for slot, error in self._sources.sxids())
+
+    @fact
+    def is_switch_fatal(self) -> bool:
+        """One of them has stopped the fabric."""
+        return any(error.weight == "fault" for _, error in self._sources.sxids())
+
+    @fact
+    def switch_way_out(self) -> str:
+        """What a person does about them, a step on each line."""
+        return self._sources.switch_way_out()
+
+    @fact
+    def mig_profiles(self) -> tuple[str, ...] | None:
+        """Of the MIG devices of this host, one for each: 1g.10gb; None in an older record."""
+        return self._sources.mig_profiles()
+
+    @fact
+    def problem(self) -> str:
+        """A sentence where nvidia-smi is not asked, or did not answer."""
+        return self._sources.problem()
+
+    @fact
+    def is_refused(self) -> bool:
+        """nvidia-smi refuses or hangs, and so tells nothing of any GPU."""
+        return self._sources.is_refused()
+
+    @fact
+    def _sources(self) -> _Sources:
+        return _Sources(self.reader, self.facts)
 
     @property
     def is_stuck(self) -> bool:
@@ -279,19 +308,6 @@ class Health(Fact):
         return tuple(
             dict.fromkeys(str(mode) for gpu in self.gpus if isinstance(mode := get_raw(gpu, "mig"), str) and mode)
         )
-
-
-def collect(reader: Reader, facts: Facts) -> Health:
-    sources = _Sources(reader, facts)
-    return Health(
-        gpus=lazy(lambda: keep_known(lambda slot: (_make_gpu(slot, sources),), sources.slots())),
-        switch_errors=lazy(lambda: tuple(f"NVSwitch {slot}: {error.sentence}" for slot, error in sources.sxids())),
-        is_switch_fatal=lazy(lambda: any(error.weight == "fault" for _, error in sources.sxids())),
-        switch_way_out=lazy(sources.switch_way_out),
-        mig_profiles=lazy(sources.mig_profiles),
-        problem=lazy(sources.problem),
-        is_refused=lazy(sources.is_refused),
-    )
 
 
 class _Sources:

@@ -13,13 +13,14 @@ import re
 from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, make_shared
+from hosttune.facts.base import UnknownFact, attempt
 from hosttune.facts.gpu.platforms import IMEX, is_of_rack
 from hosttune.facts.network.gids import ipv4_of_roce
 from hosttune.facts.network.network import ROUTES, parse_routes
 from hosttune.facts.reading import derive, if_absent, names_in, read_text, read_texts
 from hosttune.facts.services.units import Unit, read_units
 from hosttune.facts.slurm_conf import SLURM_CONF
+from hosttune.facts.subject import Subject, fact, read_with
 from hosttune.facts.versions import upstream_of
 from hosttune.frozen import frozen
 from hosttune.regex import regex
@@ -45,18 +46,55 @@ _MOST_NODES = 4096
 
 
 @frozen
-class Imex(Fact):
+class Imex(Subject):
     """The service of this host."""
 
-    is_of_rack: bool  # the GPUs are joined to those of other nodes by NVLinks
-    is_installed: bool  # its package is
-    state: str  # active, failed, inactive ...
-    starts_at_boot: bool  # its unit is enabled
-    is_per_job: bool  # something starts it for each job: pods of Kubernetes, or a prolog of Slurm
-    odd_version: str  # its own version, if the loaded driver has another one; else empty
-    nodes: tuple[str, ...]  # the addresses of the nodes that share memory; none if nothing is set up
-    nodes_file: str  # the file that lists the nodes of the domain
-    names_this_host: bool  # one of these addresses is this host's
+    # the GPUs are joined to those of other nodes by NVLinks
+    is_of_rack: bool = read_with(lambda self: any(is_of_rack(gpu.device_id) for gpu in self.facts.gpus.devices))
+    is_installed: bool = read_with(lambda self: bool(_find_versions(self.facts)))  # its package is
+
+    @fact
+    def state(self) -> str:
+        """Active, failed, inactive ..."""
+        return _read_state(self.reader, attempt(lambda: self._unit))
+
+    starts_at_boot: bool = read_with(lambda self: IMEX in self.facts.units.enabled)  # its unit is enabled
+
+    @fact
+    def is_per_job(self) -> bool:
+        """Something starts it for each job: pods of Kubernetes, or a prolog of Slurm."""
+        if self.facts.managers.kubelet or self.facts.managers.gpu_operator:
+            return True
+        paths = [f"{folder}/{name}" for folder in _PROLOGS for name in names_in(self.reader, folder)]
+        for _, content in read_texts(self.reader, SLURM_CONF):
+            paths += [one for one in _SLURM_PROLOG.findall(content) if one.startswith("/")]
+        return any("nvidia-imex" in content for _, content in read_texts(self.reader, paths))
+
+    @fact
+    def odd_version(self) -> str:
+        """Its own version, if the loaded driver has another one; else empty."""
+        loaded, own = self.facts.driver.loaded_version, _find_versions(self.facts)
+        return "" if not loaded or not own or loaded in own else own[0]
+
+    @fact
+    def nodes(self) -> tuple[str, ...]:
+        """The addresses of the nodes that share memory; none if nothing is set up."""
+        return parse_nodes(if_absent(read_text(self.reader, self.nodes_file), ""))
+
+    @fact
+    def nodes_file(self) -> str:
+        """The file that lists the nodes of the domain."""
+        named = _NODE_FILE.findall(if_absent(read_text(self.reader, CONFIG), ""))
+        return str(named[-1]) if named else NODES
+
+    @fact
+    def names_this_host(self) -> bool:
+        """One of these addresses is this host's."""
+        return _names_this_host(self.reader, self.facts, self.nodes)
+
+    @fact
+    def _unit(self) -> Unit | None:
+        return read_units(self.reader, (IMEX,)).get(IMEX)
 
     @property
     def is_set_up(self) -> bool:
@@ -81,31 +119,9 @@ def parse_nodes(content: str) -> tuple[str, ...]:
     return tuple(row for row in rows if row)
 
 
-def collect(reader: Reader, facts: Facts) -> Imex:
-    unit = make_shared(lambda: read_units(reader, (IMEX,)).get(IMEX))
-    nodes_file = make_shared(_nodes_file, reader)
-    nodes = make_shared(lambda: parse_nodes(if_absent(read_text(reader, nodes_file()), "")))
-    return Imex(
-        is_of_rack=lazy(lambda: any(is_of_rack(gpu.device_id) for gpu in facts.gpus.devices)),
-        is_installed=lazy(lambda: bool(_find_versions(facts))),
-        state=lazy(lambda: _read_state(reader, attempt(unit))),
-        starts_at_boot=lazy(lambda: IMEX in facts.units.enabled),
-        is_per_job=lazy(_is_per_job, reader, facts),
-        odd_version=lazy(_odd_version, facts),
-        nodes=lazy(nodes),
-        nodes_file=lazy(nodes_file),
-        names_this_host=lazy(lambda: _names_this_host(reader, facts, nodes())),
-    )
-
-
 def _find_versions(facts: Facts) -> tuple[str, ...]:
     names = [name for name in facts.packages.brought if _PACKAGE.fullmatch(name)]
     return tuple(upstream_of(facts.packages[name].version) for name in names)
-
-
-def _odd_version(facts: Facts) -> str:
-    loaded, own = facts.driver.loaded_version, _find_versions(facts)
-    return "" if not loaded or not own or loaded in own else own[0]
 
 
 def _read_state(reader: Reader, unit: object) -> str:
@@ -115,20 +131,6 @@ def _read_state(reader: Reader, unit: object) -> str:
     if if_absent(read_text(reader, _GROUP), "").strip():
         return "active"
     raise UnknownFact(f"systemd does not tell whether {IMEX} runs")
-
-
-def _is_per_job(reader: Reader, facts: Facts) -> bool:
-    if facts.managers.kubelet or facts.managers.gpu_operator:
-        return True
-    paths = [f"{folder}/{name}" for folder in _PROLOGS for name in names_in(reader, folder)]
-    for _, content in read_texts(reader, SLURM_CONF):
-        paths += [one for one in _SLURM_PROLOG.findall(content) if one.startswith("/")]
-    return any("nvidia-imex" in content for _, content in read_texts(reader, paths))
-
-
-def _nodes_file(reader: Reader) -> str:
-    named = _NODE_FILE.findall(if_absent(read_text(reader, CONFIG), ""))
-    return str(named[-1]) if named else NODES
 
 
 def _parse_address(spelled: str) -> str:

@@ -10,12 +10,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, lazy
+from hosttune.facts.base import UnknownFact
 from hosttune.facts.gpu.gpu_errors import slot_of
 from hosttune.facts.gpu.nvidia import has_gridd
 from hosttune.facts.gpu.nvidia_smi import clean_line, describe_failure
 from hosttune.facts.gpu.smi_words import is_supported, worst_of
 from hosttune.facts.reading import require_known
+from hosttune.facts.subject import Subject, read_with
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 
@@ -33,12 +34,15 @@ _STATUS = regex(r"\s+License Status\s+: (\S.*)")
 
 
 @frozen
-class Licence(Fact):
+class Licence(Subject):
     """Of the vGPUs of this guest."""
 
-    states: tuple[str, ...]  # Licensed (Expiry: ...), Unlicensed (Restricted) ..., each once; none without a vGPU
-    has_daemon: bool  # nvidia-gridd, which fetches the licence, is here
-    is_in_pod: bool = False  # the driver pod of the GPU Operator runs that daemon
+    # Licensed (Expiry: ...), Unlicensed (Restricted) ..., each once; none without a vGPU
+    states: tuple[str, ...] = read_with(lambda self: _read_states(self.reader, self.facts))
+    # nvidia-gridd, which fetches the licence, is here
+    has_daemon: bool = read_with(lambda self: has_gridd(self.reader))
+    # the driver pod of the GPU Operator runs that daemon
+    is_in_pod: bool = read_with(lambda self: self.facts.managers.gpu_operator and not self.facts.driver.is_installed)
 
     @property
     def way_out(self) -> str:
@@ -97,14 +101,6 @@ def states_in(output: str, slots: Collection[str]) -> tuple[str, ...]:
     if error := worst_of(states):
         raise UnknownFact(f"nvidia-smi says {error} of a licence")
     return tuple(states)
-
-
-def collect(reader: Reader, facts: Facts) -> Licence:
-    return Licence(
-        states=lazy(_read_states, reader, facts),
-        has_daemon=lazy(has_gridd, reader),
-        is_in_pod=lazy(lambda: facts.managers.gpu_operator and not facts.driver.is_installed),
-    )
 
 
 def _read_states(reader: Reader, facts: Facts) -> tuple[str, ...]:

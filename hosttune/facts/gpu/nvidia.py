@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, attempt, get_raw, known_items, lacking_of, lazy, make_shared
+from hosttune.facts.base import UnknownFact, attempt, get_raw, known_items, lacking_of
 from hosttune.facts.gpu.gpu_errors import wants_reset
 from hosttune.facts.gpu.gpus import DEVICES, is_vfio
 from hosttune.facts.gpu.nvidia_lost import SilentGpu, find_gone, silent_gpus
@@ -32,6 +32,7 @@ from hosttune.facts.gpu.nvidia_smi import (
 )
 from hosttune.facts.gpu.strangers import home_of
 from hosttune.facts.reading import all_sure, hint, make_unknown, names_in, require_known
+from hosttune.facts.subject import Subject, fact
 from hosttune.frozen import frozen
 from hosttune.host.door import Completed, Stat
 from hosttune.regex import regex
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
 
-__all__ = ["Nvidia", "NvidiaGpu", "SilentGpu", "collect", "why_narrowed"]
+__all__ = ["Nvidia", "NvidiaGpu", "SilentGpu", "why_narrowed"]
 
 # What records from before hold: of GPUs alone, and without times.
 OLD_JOURNAL = (
@@ -65,29 +66,129 @@ _GRID_PACKAGE = regex(r"nvidia-(?:linux-grid|gridd|vgpu-guest).*")
 
 
 @frozen
-class Nvidia(Fact):
+class Nvidia(Subject):
     """What the driver says of itself and its GPUs."""
 
-    smi: str  # answers | refused | hangs | absent (no such program) | not asked (no GPU, or no module is loaded)
-    smi_status: int  # its exit status: 0, or NVML's code (9 not loaded, 18 mismatch ...); -1 where it was not run
-    smi_said: str  # its first line that is no row of the table; empty if it printed nothing else
-    refusal: str  # not loaded, mismatch, no devices, no library, gpu lost, no permission, other; empty for none
-    problem: str  # a sentence where smi is not `answers`
-    gpus: tuple[NvidiaGpu, ...]  # those that answer
-    corrupted: tuple[str, ...]  # slots of GPUs of which nvidia-smi warns that their InfoROM is corrupted
-    messages: tuple[str, ...]  # NVRM, Xid, SXid and nouveau lines of this boot's kernel log, newest last, 200 at most
-    silent: tuple[SilentGpu, ...]  # GPUs that do not answer, by slot, and those of which that is not known
-    all_lost: str  # what says that this host had GPUs in this boot, of which none is left; empty where it does not
-    needs_open: bool  # a GPU was refused: it works with the open kernel module alone
-    not_for_open: bool  # a GPU was refused: the open kernel module cannot drive it
-    legacy_branch: str  # the branch that the driver names for a GPU that is too old for it: 580
-    rejected_key: bool  # the kernel refused a module for its signature, and no nvidia module is loaded
-    is_vgpu: bool  # a part of a GPU, lent by a hypervisor; its driver is licensed and comes from there
-    loses_links: bool = False  # it asks for links of NVLink that its firmware tells nothing of, as before a known hang
-    wants_reset: bool = False  # the driver refuses work until a GPU, which it does not name, is reset
-    no_room: tuple[str, ...] = ()  # slots of GPUs that it refused, as a window of theirs has no address on the bus
-    misfit: tuple[str, str] = ("", "")  # why the kernel did not take the module, as `misfit_in`
-    refused: str = ""  # why the driver took no GPU when it was loaded last, as `why_refused`; empty where it is loaded
+    @fact
+    def smi(self) -> str:
+        """Answers | refused | hangs | absent (no such program) | not asked (no GPU, or no module is loaded)."""
+        return self._asked.smi
+
+    @fact
+    def smi_status(self) -> int:
+        """Its exit status: 0, or NVML's code (9 not loaded, 18 mismatch ...); -1 where it was not run."""
+        return self._asked.status
+
+    @fact
+    def smi_said(self) -> str:
+        """Its first line that is no row of the table; empty if it printed nothing else."""
+        return self._asked.answer.sentence
+
+    @fact
+    def refusal(self) -> str:
+        """Not loaded, mismatch, no devices, no library, gpu lost, no permission, other; empty for none."""
+        return self._asked.answer.refusal
+
+    @fact
+    def problem(self) -> str:
+        """A sentence where smi is not `answers`."""
+        return self._asked.problem
+
+    @fact
+    def gpus(self) -> tuple[NvidiaGpu, ...]:
+        """Those that answer."""
+        return self._asked.answer.gpus
+
+    @fact
+    def corrupted(self) -> tuple[str, ...]:
+        """Slots of GPUs of which nvidia-smi warns that their InfoROM is corrupted."""
+        return self._asked.answer.corrupted
+
+    @fact
+    def messages(self) -> tuple[str, ...]:
+        """NVRM, Xid, SXid and nouveau lines of this boot's kernel log, newest last, 200 at most.
+
+        The lines of the log. Raises UnknownFact with why they may not, or cannot, be read; without a GPU no one misses
+        them.
+        """
+        if not _may_have_gpu(self.reader, self.facts):
+            found = attempt(self.facts.kernel_log.lines, messages_in)
+            return found if isinstance(found, tuple) else ()
+        try:
+            return self.facts.kernel_log.certain(self.facts.kernel_log.lines(messages_in))
+        except UnknownFact as unknown:
+            old = self.reader.query(OLD_JOURNAL) if unknown.reason.startswith(NOT_RECORDED) else None
+            if isinstance(old, Completed) and (found := messages_in(old.text)):
+                return found
+            raise
+
+    @fact
+    def silent(self) -> tuple[SilentGpu, ...]:
+        """GPUs that do not answer, by slot, and those of which that is not known."""
+        return _find_silent(self.reader, self.facts, lambda: self._asked, lambda: self.messages)
+
+    @fact
+    def all_lost(self) -> str:
+        """What says that this host had GPUs in this boot, of which none is left; empty where it does not."""
+        return _all_lost(self.reader, self.facts, lambda: self.messages)
+
+    @fact
+    def needs_open(self) -> bool:
+        """A GPU was refused: it works with the open kernel module alone."""
+        return needs_open(self._words)
+
+    @fact
+    def not_for_open(self) -> bool:
+        """A GPU was refused: the open kernel module cannot drive it."""
+        return not_for_open(self._words)
+
+    @fact
+    def legacy_branch(self) -> str:
+        """The branch that the driver names for a GPU that is too old for it: 580."""
+        return legacy_branch(self._words)
+
+    @fact
+    def rejected_key(self) -> bool:
+        """The kernel refused a module for its signature, and no nvidia module is loaded."""
+        return not get_raw(self.facts.driver, "loaded_version") and is_rejected(self.messages)
+
+    @fact
+    def is_vgpu(self) -> bool:
+        """A part of a GPU, lent by a hypervisor; its driver is licensed and comes from there."""
+        return _is_vgpu(self.reader, self.facts, lambda: self._asked, lambda: self._words)
+
+    @fact
+    def loses_links(self) -> bool:
+        """It asks for links of NVLink that its firmware tells nothing of, as before a known hang."""
+        return any(LINKS_LOST in message for message in self.messages)
+
+    @fact
+    def wants_reset(self) -> bool:
+        """The driver refuses work until a GPU, which it does not name, is reset."""
+        return wants_reset(self.messages)
+
+    @fact
+    def no_room(self) -> tuple[str, ...]:
+        """Slots of GPUs that it refused, as a window of theirs has no address on the bus."""
+        return without_room(self.messages)
+
+    @fact
+    def misfit(self) -> tuple[str, str]:
+        """Why the kernel did not take the module, as `misfit_in`."""
+        return ("", "") if get_raw(self.facts.driver, "loaded_version") else misfit_in(self.messages)
+
+    @fact
+    def refused(self) -> str:
+        """Why the driver took no GPU when it was loaded last, as `why_refused`; empty where it is loaded."""
+        return "" if get_raw(self.facts.driver, "loaded_version") else why_refused(self.messages)
+
+    @fact
+    def _asked(self) -> _Asked:
+        return _ask_smi(self.reader, self.facts)
+
+    @fact
+    def _words(self) -> str:
+        return sentences_of(self.messages)
 
     @property
     def lost(self) -> tuple[str, ...]:
@@ -103,33 +204,6 @@ class _Asked:
     status: int
     answer: SmiAnswer
     problem: str
-
-
-def collect(reader: Reader, facts: Facts) -> Nvidia:
-    asked, messages = make_shared(_ask_smi, reader, facts), make_shared(_read_messages, reader, facts)
-    words = make_shared(lambda: sentences_of(messages()))
-    return Nvidia(
-        smi=lazy(lambda: asked().smi),
-        smi_status=lazy(lambda: asked().status),
-        smi_said=lazy(lambda: asked().answer.sentence),
-        refusal=lazy(lambda: asked().answer.refusal),
-        problem=lazy(lambda: asked().problem),
-        gpus=lazy(lambda: asked().answer.gpus),
-        corrupted=lazy(lambda: asked().answer.corrupted),
-        messages=lazy(messages),
-        silent=lazy(_find_silent, reader, facts, asked, messages),
-        all_lost=lazy(_all_lost, reader, facts, messages),
-        needs_open=lazy(lambda: needs_open(words())),
-        not_for_open=lazy(lambda: not_for_open(words())),
-        legacy_branch=lazy(lambda: legacy_branch(words())),
-        rejected_key=lazy(lambda: not get_raw(facts.driver, "loaded_version") and is_rejected(messages())),
-        is_vgpu=lazy(_is_vgpu, reader, facts, asked, words),
-        wants_reset=lazy(lambda: wants_reset(messages())),
-        loses_links=lazy(lambda: any(LINKS_LOST in message for message in messages())),
-        no_room=lazy(lambda: without_room(messages())),
-        misfit=lazy(lambda: ("", "") if get_raw(facts.driver, "loaded_version") else misfit_in(messages())),
-        refused=lazy(lambda: "" if get_raw(facts.driver, "loaded_version") else why_refused(messages())),
-    )
 
 
 def _has_gpu(reader: Reader, facts: Facts) -> bool:
@@ -201,22 +275,6 @@ def smi_package(facts: Facts) -> str:
     if home == "NVIDIA" and any(one.name == "nvidia-kernel-common" for one in driver.packages):
         return "nvidia-utils"
     return f"nvidia-utils-{driver.branch}{'-server' if 'server' in driver.flavour else ''}"
-
-
-def _read_messages(reader: Reader, facts: Facts) -> tuple[str, ...]:
-    """The lines of the log. Raises UnknownFact with why they may not, or cannot, be read; without a GPU no one misses
-    them.
-    """
-    if not _may_have_gpu(reader, facts):
-        found = attempt(facts.kernel_log.lines, messages_in)
-        return found if isinstance(found, tuple) else ()
-    try:
-        return facts.kernel_log.certain(facts.kernel_log.lines(messages_in))
-    except UnknownFact as unknown:
-        old = reader.query(OLD_JOURNAL) if unknown.reason.startswith(NOT_RECORDED) else None
-        if isinstance(old, Completed) and (found := messages_in(old.text)):
-            return found
-        raise
 
 
 def _find_silent(

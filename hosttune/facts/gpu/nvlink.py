@@ -17,6 +17,7 @@ from hosttune.facts.gpu.gpus import is_vfio
 from hosttune.facts.gpu.nvidia_smi import clean_line, corrupted_in, slots_of
 from hosttune.facts.gpu.platforms import platform_of
 from hosttune.facts.reading import require_known
+from hosttune.facts.subject import Subject, fact
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 
@@ -86,12 +87,32 @@ class NvlinkGpu(Fact):
 
 
 @frozen
-class Nvlink(Fact):
+class Nvlink(Subject):
     """The GPUs with NVLinks or a fabric, by slot; none where there cannot be any."""
 
-    gpus: tuple[NvlinkGpu, ...]
-    is_possible: bool  # GPUs here can be joined by NVLinks
-    is_disabled: bool  # a parameter of the driver switches them off (NVreg_NvLinkDisable)
+    @fact
+    def gpus(self) -> tuple[NvlinkGpu, ...]:
+        return _read_gpus(self.reader, self.facts) if self.is_possible else ()
+
+    @fact
+    def is_possible(self) -> bool:
+        """GPUs here can be joined by NVLinks."""
+        return may_have_links([gpu for gpu in self.facts.gpus.devices if gpu.driver == "nvidia"]) or bool(
+            _find_apart(self.facts)
+        )
+
+    @fact
+    def is_disabled(self) -> bool:
+        """A parameter of the driver switches them off (NVreg_NvLinkDisable).
+
+        As the loaded driver has it; where it does not tell, as files say.
+        """
+        live = attempt(lambda: self.facts.parameters.nvlink_disabled)
+        if isinstance(live, bool):
+            return live
+        return any(
+            one.key == _DISABLED and one.wins and one.value not in {"", "0"} for one in self.facts.parameters.options
+        )
 
 
 def status_in(output: str) -> Mapping[int, Links | None]:
@@ -157,27 +178,6 @@ def ask_smi(reader: Reader, facts: Facts, question: tuple[str, ...]) -> str:
     if done.status != 0 and not text.strip():
         raise UnknownFact(f"`{' '.join(question)}` ends with status {done.status}, and says nothing")
     return text
-
-
-def collect(reader: Reader, facts: Facts) -> Nvlink:
-    is_possible = make_shared(
-        lambda: (
-            may_have_links([gpu for gpu in facts.gpus.devices if gpu.driver == "nvidia"]) or bool(_find_apart(facts))
-        )
-    )
-    return Nvlink(
-        gpus=lazy(lambda: _read_gpus(reader, facts) if is_possible() else ()),
-        is_possible=lazy(is_possible),
-        is_disabled=lazy(_is_disabled, facts),
-    )
-
-
-def _is_disabled(facts: Facts) -> bool:
-    """As the loaded driver has it; where it does not tell, as files say."""
-    live = attempt(lambda: facts.parameters.nvlink_disabled)
-    if isinstance(live, bool):
-        return live
-    return any(one.key == _DISABLED and one.wins and one.value not in {"", "0"} for one in facts.parameters.options)
 
 
 def _read_gpus(reader: Reader, facts: Facts) -> tuple[NvlinkGpu, ...]:

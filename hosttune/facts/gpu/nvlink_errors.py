@@ -8,17 +8,13 @@ is counted before that (raw errors and rates). A sound link of Blackwell counts 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, lazy
+from hosttune.facts.base import Fact
 from hosttune.facts.gpu.nvidia_smi import slots_of
 from hosttune.facts.gpu.nvlink import ask_smi
+from hosttune.facts.subject import Subject, fact
 from hosttune.frozen import frozen
 from hosttune.regex import regex
-
-if TYPE_CHECKING:
-    from hosttune.facts import Facts
-    from hosttune.host.door import Reader
 
 QUESTION = ("nvidia-smi", "nvlink", "-e")
 _GPU = regex(r"GPU (\d{1,9}): ")
@@ -41,10 +37,16 @@ class NvlinkCounts(Fact):
 
 
 @frozen
-class NvlinkErrors(Fact):
+class NvlinkErrors(Subject):
     """By GPU; none where there are no NVLinks."""
 
-    gpus: tuple[NvlinkCounts, ...]
+    @fact
+    def gpus(self) -> tuple[NvlinkCounts, ...]:
+        if not self.facts.nvlink.is_possible:
+            return ()
+        found = counts_in(ask_smi(self.reader, self.facts, QUESTION))
+        slots = slots_of(self.facts.nvidia.gpus, found)
+        return tuple(NvlinkCounts(slots[one] if slots else f"GPU {one}", *counts) for one, counts in found.items())
 
 
 def counts_in(output: str) -> Mapping[int, tuple[int, int]]:
@@ -59,15 +61,3 @@ def counts_in(output: str) -> Mapping[int, tuple[int, int]]:
             kind = name.lower()
             found[number] = errors + int(count) * (kind in _ERRORS), failed + int(count) * (kind == _FAILED)
     return found
-
-
-def collect(reader: Reader, facts: Facts) -> NvlinkErrors:
-    return NvlinkErrors(gpus=lazy(_read_counts, reader, facts))
-
-
-def _read_counts(reader: Reader, facts: Facts) -> tuple[NvlinkCounts, ...]:
-    if not facts.nvlink.is_possible:
-        return ()
-    found = counts_in(ask_smi(reader, facts, QUESTION))
-    slots = slots_of(facts.nvidia.gpus, found)
-    return tuple(NvlinkCounts(slots[one] if slots else f"GPU {one}", *counts) for one, counts in found.items())

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, lazy
+from hosttune.facts.base import UnknownFact
 from hosttune.facts.gpu.archives import Offer, policy_of
 from hosttune.facts.kernel.kernel import HEADERS, select_metapackages
+from hosttune.facts.subject import Subject, fact
 from hosttune.frozen import frozen
 
 if TYPE_CHECKING:
@@ -23,14 +23,24 @@ if TYPE_CHECKING:
 
 
 @frozen
-class Offers(Fact):
+class Offers(Subject):
     """The candidates (candidates.packages), the packages with their modules, and those with the modules of the running
     kernel, by name, as apt knows them."""
 
-    packages: Mapping[str, Offer]
-    untold: Mapping[str, Offer]  # the metapackages of prebuilt modules that no list names, and that apt knows
-    # What brings modules to the kernel that boots next, or its headers, where it does not run now; of what apt has.
-    at_next_boot: Mapping[str, Offer] = field(default_factory=dict)  # by name, for the kernel that boots next
+    @fact
+    def packages(self) -> Mapping[str, Offer]:
+        return policy_of(self.reader, _list_names(self.facts.candidates.packages, self.facts))
+
+    @fact
+    def untold(self) -> Mapping[str, Offer]:
+        """The metapackages of prebuilt modules that no list names, and that apt knows."""
+        return policy_of(self.reader, _find_unlisted(self.facts.candidates.packages, self.facts))
+
+    @fact
+    def at_next_boot(self) -> Mapping[str, Offer]:
+        """By name, for the kernel that boots next."""
+        # What brings modules to the kernel that boots next, or its headers, where it does not run now; of what apt has.
+        return _at_next_boot(self.reader, self.facts)
 
     @property
     def versions(self) -> Mapping[str, str]:
@@ -42,14 +52,6 @@ def _name_modules(candidate: str, release: str) -> str:
     """The package with the prebuilt modules for one kernel, or the metapackage of a flavour of kernels:
     linux-modules-nvidia-580-server-open-6.8.0-60-generic."""
     return f"linux-modules-nvidia-{candidate.removeprefix('nvidia-driver-')}-{release}"
-
-
-def collect(reader: Reader, facts: Facts) -> Offers:
-    return Offers(
-        packages=lazy(lambda: policy_of(reader, _list_names(facts.candidates.packages, facts))),
-        at_next_boot=lazy(lambda: _at_next_boot(reader, facts)),
-        untold=lazy(lambda: policy_of(reader, _find_unlisted(facts.candidates.packages, facts))),
-    )
 
 
 def _list_names(candidates: Iterable[Candidate], facts: Facts) -> list[str]:

@@ -26,6 +26,7 @@ from hosttune.facts.reading import (
     read_text,
     require_known,
 )
+from hosttune.facts.subject import Subject, fact, read_with
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 from hosttune.values import ABSENT
@@ -66,12 +67,24 @@ class OtherGpu(Fact):
 
 
 @frozen
-class OtherGpus(Fact):
+class OtherGpus(Subject):
     """All of them, by slot."""
 
-    devices: tuple[OtherGpu, ...]
-    is_in_use: bool = True  # a process has one open, or may have: who is not root does not see it
-    gone: tuple[OtherGpu, ...] = ()  # of AMD's, of which the kernel log tells a fault, and that are on the bus no more
+    devices: tuple[OtherGpu, ...] = read_with(lambda self: _read_devices(self.reader, self.facts))
+
+    @fact
+    def is_in_use(self) -> bool:
+        """A process has one open, or may have: who is not root does not see it.
+
+        Also what only watches them counts: that is no claim that memory was left behind.
+        """
+        if not self.reader.is_privileged:
+            return True
+        processes = require_known(self.reader.processes(), "the list of processes")
+        return any(device.startswith(_NODES) for one in processes for device in one.devices)
+
+    # of AMD's, of which the kernel log tells a fault, and that are on the bus no more
+    gone: tuple[OtherGpu, ...] = read_with(lambda self: _find_gone(self.reader, self.facts))
 
     @property
     def judged(self) -> tuple[OtherGpu, ...]:
@@ -100,22 +113,6 @@ def errors_in(content: str) -> tuple[int, int]:
     if match is None:
         raise ValueError(f"umc_err_count holds {content[:40]!r}")
     return int(match[1]), int(match[2])
-
-
-def collect(reader: Reader, facts: Facts) -> OtherGpus:
-    return OtherGpus(
-        devices=lazy(_read_devices, reader, facts),
-        is_in_use=lazy(_is_in_use, reader),
-        gone=lazy(_find_gone, reader, facts),
-    )
-
-
-def _is_in_use(reader: Reader) -> bool:
-    """Also what only watches them counts: that is no claim that memory was left behind."""
-    if not reader.is_privileged:
-        return True
-    processes = require_known(reader.processes(), "the list of processes")
-    return any(device.startswith(_NODES) for one in processes for device in one.devices)
 
 
 def _find_gone(reader: Reader, facts: Facts) -> tuple[OtherGpu, ...]:

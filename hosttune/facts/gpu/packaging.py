@@ -57,6 +57,13 @@ class Packaging(Fact):
     packages: Mapping[str, BranchPackage]
     problem: str  # why nothing is known; `packages` is empty then
 
+    @classmethod
+    def look(cls, reader: Reader, facts: Facts) -> Packaging:
+        try:
+            return cls(_find_branch_packages(reader, facts), "")
+        except UnknownFact as unknown:
+            return cls(MappingProxyType({}), unknown.reason)
+
     def of(self, number: int) -> tuple[BranchPackage, ...]:
         """The driver packages of a branch that are no empty steps, by name."""
         found = (one for one in self.packages.values() if one.branch == number and _DRIVER.fullmatch(one.name))
@@ -131,13 +138,6 @@ def _step(depends: str) -> str:
     """The package that an empty step leads to: another of its kind, and the only one that it depends on."""
     name = depends.partition(" ")[0]
     return name if "," not in depends and (_DRIVER.fullmatch(name) or _FABRIC.fullmatch(name)) else ""
-
-
-def collect(reader: Reader, facts: Facts) -> Packaging:
-    try:
-        return Packaging(_find_branch_packages(reader, facts), "")
-    except UnknownFact as unknown:
-        return Packaging(MappingProxyType({}), unknown.reason)
 
 
 def _find_branch_packages(reader: Reader, facts: Facts) -> Mapping[str, BranchPackage]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, make_shared
+from hosttune.facts.base import Fact, UnknownFact, attempt, lazy
 from hosttune.facts.kernel.initramfs import REBUILD
 from hosttune.facts.kernel.module_options import (
     NVIDIA_PARAMS,
@@ -18,11 +18,14 @@ from hosttune.facts.kernel.module_options import (
 )
 from hosttune.facts.precedence import MODPROBE, way_over
 from hosttune.facts.reading import derive, if_absent, read_text
+from hosttune.facts.subject import Subject, fact, read_with
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 from hosttune.values import ABSENT
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from hosttune.facts import Facts
     from hosttune.facts.kernel.module_options import OptionLine
     from hosttune.host.door import Reader
@@ -54,17 +57,71 @@ class ModuleOption(Fact):
 
 
 @frozen
-class Parameters(Fact):
+class Parameters(Subject):
     """Parameters of the nvidia modules."""
 
-    is_loaded: bool  # /proc/driver/nvidia/params is there
-    options: tuple[ModuleOption, ...]  # in the order in which modprobe reads them
-    profiling_for_admins_only: bool  # only root may use the performance counters (NVreg_RestrictProfilingToAdminUsers)
-    nvlink_disabled: bool  # NvLinkDisable
-    relaxed_ordering: bool  # EnablePCIERelaxedOrderingMode
-    gpu_firmware: int  # EnableGpuFirmware: 0 is off, 18 the default
-    coherent_memory: str  # CoherentGPUMemoryMode: driver, numa; empty for the default
-    hmm: bool  # the uvm module lets GPUs use any memory of a process (Heterogeneous Memory Management)
+    # /proc/driver/nvidia/params is there
+    is_loaded: bool = read_with(lambda self: read_text(self.reader, NVIDIA_PARAMS) is not ABSENT)
+
+    @fact
+    def options(self) -> tuple[ModuleOption, ...]:
+        """In the order in which modprobe reads them."""
+        options = [one for one in self.facts.module_options.lines if _OURS.fullmatch(one.module)]
+        last = {(one.module, one.key): number for number, one in enumerate(options)}
+        return tuple(
+            ModuleOption(
+                module=one.module,
+                key=one.key,
+                value=one.given.value,
+                path=one.given.path,
+                live=lazy(_read_live, self.reader, one),
+                wins=last[one.module, one.key] == number,
+                way_over=lazy(_way_over, one, options[last[one.module, one.key]], self.facts),
+            )
+            for number, one in enumerate(options)
+        )
+
+    @fact
+    def profiling_for_admins_only(self) -> bool:
+        """Only root may use the performance counters (NVreg_RestrictProfilingToAdminUsers)."""
+        return parse_kernel_number(self._read("RmProfilingAdminOnly")) != 0
+
+    @fact
+    def nvlink_disabled(self) -> bool:
+        """NvLinkDisable."""
+        return bool(parse_kernel_number(self._read("NvLinkDisable")))
+
+    @fact
+    def relaxed_ordering(self) -> bool:
+        """EnablePCIERelaxedOrderingMode."""
+        return parse_kernel_number(self._read("EnablePCIERelaxedOrderingMode")) != 0
+
+    @fact
+    def gpu_firmware(self) -> int:
+        """EnableGpuFirmware: 0 is off, 18 the default."""
+        return parse_kernel_number(self._read("EnableGpuFirmware")) or 0
+
+    @fact
+    def coherent_memory(self) -> str:
+        """CoherentGPUMemoryMode: driver, numa; empty for the default."""
+        return self._read("CoherentGPUMemoryMode")
+
+    @fact
+    def hmm(self) -> bool:
+        """The uvm module lets GPUs use any memory of a process (Heterogeneous Memory Management)."""
+        is_off = attempt(read_text, self.reader, "/sys/module/nvidia_uvm/parameters/uvm_disable_hmm")
+        if not isinstance(is_off, str):
+            raise UnknownFact("the nvidia_uvm module does not tell")
+        return is_off.strip() in {"N", "0"}
+
+    @fact
+    def _live(self) -> Mapping[str, str]:
+        return derive(read_text(self.reader, NVIDIA_PARAMS), NVIDIA_PARAMS, parse_params)
+
+    def _read(self, name: str) -> str:
+        if name not in self._live:
+            raise UnknownFact(f"{NVIDIA_PARAMS} does not name {name}")
+        return self._live[name]
 
     @property
     def not_in_force(self) -> tuple[str, ...]:
@@ -92,50 +149,6 @@ class Parameters(Fact):
         winners = {(one.module, one.key): one for one in self.options if one.wins}
         pairs = ((one, winners[one.module, one.key]) for one in self.options if not one.wins)
         return tuple((one, by) for one, by in pairs if not same_value(one.value, by.value))
-
-
-def collect(reader: Reader, facts: Facts) -> Parameters:
-    live = make_shared(lambda: derive(read_text(reader, NVIDIA_PARAMS), NVIDIA_PARAMS, parse_params))
-
-    def read(name: str) -> str:
-        if name not in live():
-            raise UnknownFact(f"{NVIDIA_PARAMS} does not name {name}")
-        return live()[name]
-
-    return Parameters(
-        is_loaded=lazy(lambda: read_text(reader, NVIDIA_PARAMS) is not ABSENT),
-        options=lazy(_read_options, reader, facts),
-        profiling_for_admins_only=lazy(lambda: parse_kernel_number(read("RmProfilingAdminOnly")) != 0),
-        nvlink_disabled=lazy(lambda: bool(parse_kernel_number(read("NvLinkDisable")))),
-        relaxed_ordering=lazy(lambda: parse_kernel_number(read("EnablePCIERelaxedOrderingMode")) != 0),
-        gpu_firmware=lazy(lambda: parse_kernel_number(read("EnableGpuFirmware")) or 0),
-        coherent_memory=lazy(read, "CoherentGPUMemoryMode"),
-        hmm=lazy(_read_hmm, reader),
-    )
-
-
-def _read_hmm(reader: Reader) -> bool:
-    is_off = attempt(read_text, reader, "/sys/module/nvidia_uvm/parameters/uvm_disable_hmm")
-    if not isinstance(is_off, str):
-        raise UnknownFact("the nvidia_uvm module does not tell")
-    return is_off.strip() in {"N", "0"}
-
-
-def _read_options(reader: Reader, facts: Facts) -> tuple[ModuleOption, ...]:
-    options = [one for one in facts.module_options.lines if _OURS.fullmatch(one.module)]
-    last = {(one.module, one.key): number for number, one in enumerate(options)}
-    return tuple(
-        ModuleOption(
-            module=one.module,
-            key=one.key,
-            value=one.given.value,
-            path=one.given.path,
-            live=lazy(_read_live, reader, one),
-            wins=last[one.module, one.key] == number,
-            way_over=lazy(_way_over, one, options[last[one.module, one.key]], facts),
-        )
-        for number, one in enumerate(options)
-    )
 
 
 def _way_over(option: OptionLine, by: OptionLine, facts: Facts) -> str:

@@ -27,6 +27,7 @@ from hosttune.facts.base import (
 from hosttune.facts.gpu.gpus import DEVICES, driver_of, is_vfio, read_pci, width_of
 from hosttune.facts.network.portless import CONNECTX, MELLANOX
 from hosttune.facts.reading import if_absent, is_there, names_in, read_texts
+from hosttune.facts.subject import Subject, fact, read_with
 from hosttune.frozen import frozen
 from hosttune.numbers import parse_digits
 from hosttune.regex import regex
@@ -107,11 +108,21 @@ class PcieLink(Fact):
 
 
 @frozen
-class Pcie(Fact):
+class Pcie(Subject):
     """The devices that exchange data with GPUs, by slot."""
 
-    devices: tuple[PcieDevice, ...]
-    links: tuple[PcieLink, ...]  # of GPUs, network cards and NVMe disks; functions of one device share one
+    devices: tuple[PcieDevice, ...] = read_with(lambda self: _read_devices(self.reader, self.facts))
+
+    @fact
+    def links(self) -> tuple[PcieLink, ...]:
+        """Of GPUs, network cards and NVMe disks; functions of one device share one."""
+        devices = self.devices
+        firsts: dict[str, PcieDevice] = {}  # by the device that they are functions of
+        for device in known_items(devices):
+            if device.kind == "gpu" or not isinstance(self.reader.link(f"{DEVICES}/{device.slot}/physfn"), str):
+                firsts.setdefault(device.slot.rpartition(".")[0], device)
+        look = _LinkContext(self.reader, self.facts, devices, tuple(firsts.values()))
+        return known_part((_link(device, look) for device in firsts.values()), lacking_of(devices))
 
     @property
     def has_virtual_functions(self) -> bool:
@@ -145,10 +156,6 @@ def speed_of(spelled: str) -> float:
     return float(match[1]) if match else 0.0
 
 
-def collect(reader: Reader, facts: Facts) -> Pcie:
-    return Pcie(devices=lazy(_read_devices, reader, facts), links=lazy(_read_links, reader, facts))
-
-
 def _read_devices(reader: Reader, facts: Facts) -> tuple[PcieDevice, ...]:
     ours = {gpu.slot for gpu in known_items(facts.gpus.devices)}
 
@@ -158,16 +165,6 @@ def _read_devices(reader: Reader, facts: Facts) -> tuple[PcieDevice, ...]:
 
     found = keep_known(of, names_in(reader, DEVICES))
     return found if lacking_of(found) else known_part(found, lacking_of(facts.gpus.devices))
-
-
-def _read_links(reader: Reader, facts: Facts) -> tuple[PcieLink, ...]:
-    devices = facts.pcie.devices
-    firsts: dict[str, PcieDevice] = {}  # by the device that they are functions of
-    for device in known_items(devices):
-        if device.kind == "gpu" or not isinstance(reader.link(f"{DEVICES}/{device.slot}/physfn"), str):
-            firsts.setdefault(device.slot.rpartition(".")[0], device)
-    look = _LinkContext(reader, facts, devices, tuple(firsts.values()))
-    return known_part((_link(device, look) for device in firsts.values()), lacking_of(devices))
 
 
 def _read_device(reader: Reader, slot: str, kind: str) -> PcieDevice:

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, attempt, lazy
+from hosttune.facts.base import Fact, attempt
 from hosttune.facts.commands import StartedText, boot_commands, started_scripts
 from hosttune.facts.reading import hint, names_in
 from hosttune.facts.storage.ways import Ways
+from hosttune.facts.subject import Subject, read_with
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 
@@ -42,10 +43,10 @@ class PowerCap(Fact):
 
 
 @frozen
-class PowerCaps(Fact):
+class PowerCaps(Subject):
     """All that is found; what cannot be read is left out."""
 
-    all: tuple[PowerCap, ...]
+    all: tuple[PowerCap, ...] = read_with(lambda self: tuple(dict.fromkeys(_find(self.reader, self.facts))))
 
     @property
     def places(self) -> tuple[str, ...]:
@@ -65,10 +66,6 @@ def caps_in(content: str) -> tuple[int, ...]:
     lines = (line for line in content.splitlines() if not line.lstrip().startswith("#"))
     found = (one for line in lines for one in _SETS.finditer(line))
     return tuple(0 if _OF_SOME.search(one[0]) else int(one[1] or one[2] or 0) for one in found)
-
-
-def collect(reader: Reader, facts: Facts) -> PowerCaps:
-    return PowerCaps(all=lazy(lambda: tuple(dict.fromkeys(_find(reader, facts)))))
 
 
 def _find(reader: Reader, facts: Facts) -> Iterator[PowerCap]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from hosttune.facts.base import Fact, UnknownFact, lazy, make_shared
 from hosttune.facts.gpu.gpus import DEVICES
 from hosttune.facts.reading import read_line, require_sure
+from hosttune.facts.subject import Subject, read_with
 from hosttune.frozen import frozen
 from hosttune.host.reading.pci_config import STANDARD, extended_capabilities, standard_capabilities
 from hosttune.quoting import quote
@@ -46,10 +47,10 @@ class AcsPort(Fact):
 
 
 @frozen
-class Acs(Fact):
+class Acs(Subject):
     """The bridges above GPUs, and above cards and disks behind the same switch; each once, by slot."""
 
-    ports: tuple[AcsPort, ...]  # by slot
+    ports: tuple[AcsPort, ...] = read_with(lambda self: _read_ports(self.reader, self.facts))  # by slot
 
     @property
     def redirecting(self) -> tuple[AcsPort, ...]:
@@ -82,10 +83,6 @@ def acs_control(config: bytes) -> int | None:
     """The ACS control register; None where there is no such capability."""
     place = extended_capabilities(config).get(_ACS)
     return None if place is None else int.from_bytes(config[place + 6 : place + 8], "little")
-
-
-def collect(reader: Reader, facts: Facts) -> Acs:
-    return Acs(ports=lazy(_read_ports, reader, facts))
 
 
 def _read_ports(reader: Reader, facts: Facts) -> tuple[AcsPort, ...]:

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 from hosttune.codec import decode_as
 from hosttune.errors import BadInput
 from hosttune.facts import signs
-from hosttune.facts.base import Fact, UnknownFact, lazy, make_shared
+from hosttune.facts.base import UnknownFact
 from hosttune.facts.losses import Aspect, HostStanding, Loss, Sign, Unseen, find_losses
 from hosttune.facts.reading import read_line, require_known, require_sure
+from hosttune.facts.subject import Subject, fact
 from hosttune.frozen import frozen
 from hosttune.host.door import Completed
 from hosttune.host.reading.tree import read_own
@@ -46,12 +47,31 @@ _ASPECTS = _UNITS | {
 
 
 @frozen
-class AfterBoot(Fact):
+class AfterBoot(Subject):
     """What is held against this host as it was before the boot."""
 
-    is_compared: bool  # it is known how it was before this boot, and that was not long ago
-    lost: tuple[str, ...]  # mounts, addresses, routes, links, RDMA ports and GPUs, a sentence each
-    failed: tuple[str, ...]  # units that ran, or had not failed, a sentence each
+    @fact
+    def is_compared(self) -> bool:
+        """It is known how it was before this boot, and that was not long ago."""
+        return self._kept is not None
+
+    @fact
+    def lost(self) -> tuple[str, ...]:
+        """Mounts, addresses, routes, links, RDMA ports and GPUs, a sentence each."""
+        return tuple(one.sentence for one in self._found if one.aspect not in _UNITS)
+
+    @fact
+    def failed(self) -> tuple[str, ...]:
+        """Units that ran, or had not failed, a sentence each."""
+        return tuple(one.sentence for one in self._found if one.aspect in _UNITS)
+
+    @fact
+    def _kept(self) -> KeptStanding | None:
+        return kept_before(self.reader)
+
+    @fact
+    def _found(self) -> tuple[Loss, ...]:
+        return _find_losses(self.reader, self.facts, lambda: self._kept)
 
 
 @frozen
@@ -62,16 +82,6 @@ class KeptStanding:
     boot_id: str  # of the boot that was to end
     at: int  # seconds since 1970
     standing: HostStanding
-
-
-def collect(reader: Reader, facts: Facts) -> AfterBoot:
-    kept = make_shared(kept_before, reader)
-    found = make_shared(_find_losses, reader, facts, kept)
-    return AfterBoot(
-        is_compared=lazy(lambda: kept() is not None),
-        lost=lazy(lambda: tuple(one.sentence for one in found() if one.aspect not in _UNITS)),
-        failed=lazy(lambda: tuple(one.sentence for one in found() if one.aspect in _UNITS)),
-    )
 
 
 def kept_before(reader: Reader) -> KeptStanding | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, lazy, make_shared
+from hosttune.facts.base import UnknownFact
 from hosttune.facts.host import VARIABLES
 from hosttune.facts.kernel.grub import environment_of, kernel_at, parse_menu, settings_of
 from hosttune.facts.reading import (
@@ -21,6 +21,7 @@ from hosttune.facts.reading import (
     require_known,
     require_sure,
 )
+from hosttune.facts.subject import Subject, fact, read_with
 from hosttune.facts.versions import sorted_versions
 from hosttune.frozen import frozen
 from hosttune.regex import regex
@@ -42,15 +43,40 @@ _MOK = regex(r"MokListRT\d*-[0-9a-f-]{36}")
 
 
 @frozen
-class Boot(Fact):
+class Boot(Subject):
     """The kernels that can be booted, and the signs that a reboot is due."""
 
-    kernels: tuple[str, ...]  # releases with a /boot/vmlinuz-RELEASE, oldest first: 6.8.0-9 < 6.8.0-60 < 6.14.0-1
-    next_kernel: str  # what the next boot starts, as far as files tell; empty where no kernel is booted from here
-    secure_boot: bool  # the kernel takes signed modules only; false where the firmware has no Secure Boot
-    takes_own_modules: bool  # modules that DKMS compiles and signs here load: no Secure Boot, or their key is enrolled
-    reboot_required: bool  # a package asked for a reboot in this boot; NVIDIA's packages do not always
-    reboot_packages: tuple[str, ...]  # which, each once
+    # releases with a /boot/vmlinuz-RELEASE, oldest first: 6.8.0-9 < 6.8.0-60 < 6.14.0-1
+    kernels: tuple[str, ...] = read_with(lambda self: kernels_in(names_in(self.reader, "/boot")))
+
+    @fact
+    def next_kernel(self) -> str:
+        """What the next boot starts, as far as files tell; empty where no kernel is booted from here."""
+        return _next(self.reader, self.facts, self.kernels)
+
+    # the kernel takes signed modules only; false where the firmware has no Secure Boot
+    secure_boot: bool = read_with(lambda self: self.facts.host.secure_boot is True)
+
+    @fact
+    def takes_own_modules(self) -> bool:
+        """Modules that DKMS compiles and signs here load: no Secure Boot, or their key is enrolled."""
+        return _has_enrolled_key(self.reader) if self.secure_boot else True
+
+    @fact
+    def reboot_required(self) -> bool:
+        """A package asked for a reboot in this boot; NVIDIA's packages do not always."""
+        return self._required[0]
+
+    @fact
+    def reboot_packages(self) -> tuple[str, ...]:
+        """Which, each once."""
+        return self._required[1]
+
+    @fact
+    def _required(self) -> tuple[bool, tuple[str, ...]]:
+        if not is_there(self.reader, _REQUIRED):
+            return False, ()
+        return True, packages_of(if_absent(read_text(self.reader, f"{_REQUIRED}.pkgs"), ""))
 
 
 def kernels_in(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -62,24 +88,6 @@ def kernels_in(names: tuple[str, ...]) -> tuple[str, ...]:
 def packages_of(required: str) -> tuple[str, ...]:
     """The names in reboot-required.pkgs, which gets one line for each time a package asks."""
     return tuple(dict.fromkeys(line.strip() for line in required.splitlines() if line.strip()))
-
-
-def collect(reader: Reader, facts: Facts) -> Boot:
-    required = make_shared(_read_required, reader)
-    return Boot(
-        kernels=lazy(lambda: kernels_in(names_in(reader, "/boot"))),
-        next_kernel=lazy(lambda: _next(reader, facts, facts.boot.kernels)),
-        secure_boot=lazy(lambda: facts.host.secure_boot is True),
-        takes_own_modules=lazy(lambda: _has_enrolled_key(reader) if facts.boot.secure_boot else True),
-        reboot_required=lazy(lambda: required()[0]),
-        reboot_packages=lazy(lambda: required()[1]),
-    )
-
-
-def _read_required(reader: Reader) -> tuple[bool, tuple[str, ...]]:
-    if not is_there(reader, _REQUIRED):
-        return False, ()
-    return True, packages_of(if_absent(read_text(reader, f"{_REQUIRED}.pkgs"), ""))
 
 
 def _has_enrolled_key(reader: Reader) -> bool:

@@ -14,11 +14,12 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, attempt, lazy, make_shared
+from hosttune.facts.base import attempt
 from hosttune.facts.kernel.initramfs import find_generator, list_images
 from hosttune.facts.kernel.kernel import flavour_of, select_metapackages
 from hosttune.facts.reading import names_in, require_sure
 from hosttune.facts.storage.room import FreeRoom, room_at, size_text
+from hosttune.facts.subject import Subject, fact, read_with
 from hosttune.facts.versions import compare_versions
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
@@ -42,17 +43,71 @@ _MOST_PARTS = 12  # of a package name, up to the release of its kernel: linux-mo
 
 
 @frozen
-class BootRoom(Fact):
+class BootRoom(Subject):
     """Of the file system that holds /boot what is left, and what one more image needs."""
 
-    target: str  # where it is mounted: /boot, or / where it is no file system of its own
-    free_bytes: int  # to root
-    free_files: int  # inodes that are free there
-    initrd_bytes: int  # of the largest image there; what is usual where none is; 0 where no package builds any
-    kernel_bytes: int  # of the largest kernel with its symbols
-    unmounted: str  # why what is written to /boot now is not what boots, as a sentence; empty where it is
-    spare: tuple[str, ...]  # the kernels that neither run nor boot next, older ones alone where there are any
-    no_image: str  # the kernel that boots next, where it has no image and all the others have one; else empty
+    @fact
+    def target(self) -> str:
+        """Where it is mounted: /boot, or / where it is no file system of its own."""
+        return self._room.target
+
+    @fact
+    def free_bytes(self) -> int:
+        """To root."""
+        return self._room.free_bytes
+
+    @fact
+    def free_files(self) -> int:
+        """Inodes that are free there."""
+        return self._room.free_files
+
+    @fact
+    def initrd_bytes(self) -> int:
+        """Of the largest image there; what is usual where none is; 0 where no package builds any."""
+        there = list_images(self.reader)
+        if largest := max((_read_size(self.reader, f"{BOOT}/initrd.img-{release}") for release in there), default=0):
+            return largest
+        is_built = (
+            there
+            or find_generator(self.reader) is not ABSENT
+            or any(packages_of(self.facts, one) for one in self.facts.boot.kernels)
+        )
+        return _USUAL_INITRD if is_built else 0
+
+    @fact
+    def kernel_bytes(self) -> int:
+        """Of the largest kernel with its symbols."""
+        sizes = (
+            _read_size(self.reader, f"{BOOT}/vmlinuz-{one}") + _read_size(self.reader, f"{BOOT}/System.map-{one}")
+            for one in self.facts.boot.kernels
+        )
+        return max(sizes, default=0) or _USUAL_KERNEL
+
+    # why what is written to /boot now is not what boots, as a sentence; empty where it is
+    unmounted: str = read_with(lambda self: _describe_unmounted(self.facts))
+
+    @fact
+    def spare(self) -> tuple[str, ...]:
+        """The kernels that neither run nor boot next, older ones alone where there are any.
+
+        None where it is not known what boots next.
+        """
+        running, following = self.facts.kernel.release, _next(self.facts)
+        if not following:
+            return ()
+        left = [
+            one for one in self.facts.boot.kernels if one not in (running, following) and packages_of(self.facts, one)
+        ]
+        older = [one for one in left if compare_versions(one, running) < 0]
+        return tuple(older or left)
+
+    @fact
+    def no_image(self) -> str:
+        """The kernel that boots next, where it has no image and all the others have one; else empty."""
+        following, kernels = self.facts.boot.next_kernel, self.facts.boot.kernels
+        there = {one for one in list_images(self.reader) if _read_size(self.reader, f"{BOOT}/initrd.img-{one}") > 0}
+        others = {one for one in kernels if one != following}
+        return following if following and following not in there and others and others <= there else ""
 
     @property
     def is_full(self) -> bool:
@@ -73,7 +128,14 @@ class BootRoom(Fact):
             "write it into the boot menu: sudo update-grub",
         ))  # fmt: skip
 
-    way_out: str  # of a full one: what a person types
+    @fact
+    def way_out(self) -> str:
+        """Of a full one: what a person types."""
+        return make_room(self.facts, self._room, self.spare, _list_copies(self.reader, self.facts))
+
+    @fact
+    def _room(self) -> FreeRoom:
+        return room_at(self.facts, BOOT)
 
 
 def tell_lack(target: str, free_bytes: int, free_files: int, needed_bytes: int, what: str) -> str:
@@ -83,43 +145,9 @@ def tell_lack(target: str, free_bytes: int, free_files: int, needed_bytes: int, 
     return f"{target} has room for {free_files} more files (inodes), too few for {what}"
 
 
-def collect(reader: Reader, facts: Facts) -> BootRoom:
-    room = make_shared(room_at, facts, BOOT)
-    spare = make_shared(_list_spare, facts)
-    return BootRoom(
-        target=lazy(lambda: room().target),
-        free_bytes=lazy(lambda: room().free_bytes),
-        free_files=lazy(lambda: room().free_files),
-        initrd_bytes=lazy(_initrd_bytes, reader, facts),
-        kernel_bytes=lazy(_kernel_bytes, reader, facts),
-        unmounted=lazy(_describe_unmounted, facts),
-        spare=lazy(spare),
-        no_image=lazy(_no_image, reader, facts),
-        way_out=lazy(lambda: make_room(facts, room(), spare(), _list_copies(reader, facts))),
-    )
-
-
-def _initrd_bytes(reader: Reader, facts: Facts) -> int:
-    there = list_images(reader)
-    if largest := max((_read_size(reader, f"{BOOT}/initrd.img-{release}") for release in there), default=0):
-        return largest
-    is_built = (
-        there or find_generator(reader) is not ABSENT or any(packages_of(facts, one) for one in facts.boot.kernels)
-    )
-    return _USUAL_INITRD if is_built else 0
-
-
 def _read_size(reader: Reader, path: str) -> int:
     stat = require_sure(reader.stat(path))
     return stat.size if isinstance(stat, Stat) else 0
-
-
-def _kernel_bytes(reader: Reader, facts: Facts) -> int:
-    sizes = (
-        _read_size(reader, f"{BOOT}/vmlinuz-{one}") + _read_size(reader, f"{BOOT}/System.map-{one}")
-        for one in facts.boot.kernels
-    )
-    return max(sizes, default=0) or _USUAL_KERNEL
 
 
 def _describe_unmounted(facts: Facts) -> str:
@@ -136,16 +164,6 @@ def _next(facts: Facts) -> str:
     """The kernel that boots next; empty where that is not known."""
     found = attempt(lambda: facts.boot.next_kernel)
     return "" if isinstance(found, Unreadable) else found
-
-
-def _list_spare(facts: Facts) -> tuple[str, ...]:
-    """None where it is not known what boots next."""
-    running, following = facts.kernel.release, _next(facts)
-    if not following:
-        return ()
-    left = [one for one in facts.boot.kernels if one not in (running, following) and packages_of(facts, one)]
-    older = [one for one in left if compare_versions(one, running) < 0]
-    return tuple(older or left)
 
 
 def packages_of(facts: Facts, kernel: str) -> tuple[str, ...]:
@@ -165,13 +183,6 @@ def _names_by_kernel(facts: Facts) -> Mapping[str, Sequence[str]]:
         if release := next((one for one in releases if one in kernels), ""):
             found.setdefault(release, []).append(name)
     return found
-
-
-def _no_image(reader: Reader, facts: Facts) -> str:
-    following, kernels = facts.boot.next_kernel, facts.boot.kernels
-    there = {one for one in list_images(reader) if _read_size(reader, f"{BOOT}/initrd.img-{one}") > 0}
-    others = {one for one in kernels if one != following}
-    return following if following and following not in there and others and others <= there else ""
 
 
 def _list_copies(reader: Reader, facts: Facts) -> tuple[str, ...]:

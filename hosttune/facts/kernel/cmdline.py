@@ -10,9 +10,10 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, make_shared
+from hosttune.facts.base import Fact, UnknownFact, attempt
 from hosttune.facts.kernel.kernel import split_command_line
 from hosttune.facts.reading import if_absent, read_integer, read_text, require_sure
+from hosttune.facts.subject import Subject, fact, number
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 
@@ -65,20 +66,78 @@ class Harm(Fact):
 
 
 @frozen
-class Cmdline(Fact):
+class Cmdline(Subject):
     """The kernel command line."""
 
-    contradictions: tuple[str, ...]  # `iommu=off, later iommu=pt`: the last one counts as a rule
-    dead: tuple[str, ...]  # sentences for arguments without effect
-    harmful: tuple[Harm, ...]  # arguments that slow jobs down or weaken the host
-    shell_arguments: tuple[str, ...]  # what the next boot has that ends it in a shell on the console, without services
-    shell_target: str  # rescue.target, to which default.target leads; empty for what starts services
-    added: tuple[str, ...]  # what the next boot has and this one has not; empty where GRUB does not tell
-    removed: tuple[str, ...]  # what this boot has and the next one has not
-    zeroes_on_alloc: bool  # the kernel clears every page that it hands out
-    zeroes_on_free: bool  # and every page that it gets back
-    crash_bytes: int  # memory kept for a crash kernel; 0 without one
-    nvme_timeout_s: int  # of the NVMe driver; -1 without it
+    @fact
+    def contradictions(self) -> tuple[str, ...]:
+        """`iommu=off, later iommu=pt`: the last one counts as a rule."""
+        return find_repeated(self._arguments)
+
+    @fact
+    def dead(self) -> tuple[str, ...]:
+        """Sentences for arguments without effect."""
+        return tuple(one.sentence for one in judge_arguments(self._arguments, _DEAD))
+
+    @fact
+    def harmful(self) -> tuple[Harm, ...]:
+        """Arguments that slow jobs down or weaken the host."""
+        return judge_arguments((*self._arguments, *_find_added(lambda: self._pending)), _HARMFUL)
+
+    @fact
+    def shell_arguments(self) -> tuple[str, ...]:
+        """What the next boot has that ends it in a shell on the console, without services."""
+        return tuple(word for word in self._next_words if _SHELL.fullmatch(word))
+
+    @fact
+    def shell_target(self) -> str:
+        """rescue.target, to which default.target leads; empty for what starts services."""
+        return "" if any(map(_names_unit, self._next_words)) else _find_shell_target(self.reader)
+
+    @fact
+    def added(self) -> tuple[str, ...]:
+        """What the next boot has and this one has not; empty where GRUB does not tell."""
+        return self._pending[0]
+
+    @fact
+    def removed(self) -> tuple[str, ...]:
+        """What this boot has and the next one has not."""
+        return self._pending[1]
+
+    @fact
+    def zeroes_on_alloc(self) -> bool:
+        """The kernel clears every page that it hands out."""
+        return _zeroes_memory(self.reader, self.facts, self._arguments, "init_on_alloc")
+
+    @fact
+    def zeroes_on_free(self) -> bool:
+        """And every page that it gets back."""
+        return _zeroes_memory(self.reader, self.facts, self._arguments, "init_on_free")
+
+    # memory kept for a crash kernel; 0 without one
+    crash_bytes: int = number("/sys/kernel/kexec_crash_size", absent=0)
+
+    @fact
+    def nvme_timeout_s(self) -> int:
+        """Of the NVMe driver; -1 without it."""
+        return if_absent(read_integer(self.reader, "/sys/module/nvme_core/parameters/io_timeout"), -1)
+
+    @fact
+    def _arguments(self) -> tuple[str, ...]:
+        return of_kernel(self.facts.kernel.command_line)
+
+    @fact
+    def _pending(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        return _find_pending(self.reader, self.facts, self._arguments)
+
+    @fact
+    def _next_words(self) -> tuple[str, ...]:
+        """All arguments of the next boot; none where GRUB's files do not tell."""
+        kernel = attempt(lambda: self.facts.boot.next_kernel)
+        menu = (
+            if_absent(read_text(self.reader, "/boot/grub/grub.cfg"), "") if isinstance(kernel, str) and kernel else ""
+        )
+        return tuple(dict.fromkeys(of_kernel(_words_of_entry(menu, str(kernel)) or ())))
 
 
 def find_repeated(arguments: tuple[str, ...]) -> tuple[str, ...]:
@@ -116,25 +175,6 @@ def default_of(config: str, option: str) -> bool:
     return re.search(rf"^{option}=y$", config, re.MULTILINE) is not None
 
 
-def collect(reader: Reader, facts: Facts) -> Cmdline:
-    arguments = make_shared(lambda: of_kernel(facts.kernel.command_line))
-    pending = make_shared(lambda: _find_pending(reader, facts, arguments()))
-    next_words = make_shared(_find_next_words, reader, facts)
-    return Cmdline(
-        contradictions=lazy(lambda: find_repeated(arguments())),
-        dead=lazy(lambda: tuple(one.sentence for one in judge_arguments(arguments(), _DEAD))),
-        harmful=lazy(lambda: judge_arguments((*arguments(), *_find_added(pending)), _HARMFUL)),
-        shell_arguments=lazy(lambda: tuple(word for word in next_words() if _SHELL.fullmatch(word))),
-        shell_target=lazy(lambda: "" if any(map(_names_unit, next_words())) else _find_shell_target(reader)),
-        added=lazy(lambda: pending()[0]),
-        removed=lazy(lambda: pending()[1]),
-        zeroes_on_alloc=lazy(lambda: _zeroes_memory(reader, facts, arguments(), "init_on_alloc")),
-        zeroes_on_free=lazy(lambda: _zeroes_memory(reader, facts, arguments(), "init_on_free")),
-        crash_bytes=lazy(lambda: if_absent(read_integer(reader, "/sys/kernel/kexec_crash_size"), 0)),
-        nvme_timeout_s=lazy(lambda: if_absent(read_integer(reader, "/sys/module/nvme_core/parameters/io_timeout"), -1)),
-    )
-
-
 def of_kernel(words: tuple[str, ...]) -> tuple[str, ...]:
     """The arguments before `--`; those behind it are for process 1."""
     return words[: words.index("--")] if "--" in words else words
@@ -143,13 +183,6 @@ def of_kernel(words: tuple[str, ...]) -> tuple[str, ...]:
 def _find_added(pending: Callable[[], tuple[tuple[str, ...], tuple[str, ...]]]) -> tuple[str, ...]:
     found = attempt(pending)
     return found[0] if isinstance(found, tuple) else ()
-
-
-def _find_next_words(reader: Reader, facts: Facts) -> tuple[str, ...]:
-    """All arguments of the next boot; none where GRUB's files do not tell."""
-    kernel = attempt(lambda: facts.boot.next_kernel)
-    menu = if_absent(read_text(reader, "/boot/grub/grub.cfg"), "") if isinstance(kernel, str) and kernel else ""
-    return tuple(dict.fromkeys(of_kernel(_words_of_entry(menu, str(kernel)) or ())))
 
 
 def _names_unit(word: str) -> bool:

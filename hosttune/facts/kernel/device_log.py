@@ -14,17 +14,16 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from hosttune.facts.base import Fact, attempt, lazy, make_shared
+from hosttune.facts.base import Fact, attempt
 from hosttune.facts.kernel.kernel_log import OF_DEVICES, lines_of, message_of, newest_of_each
+from hosttune.facts.subject import Subject, fact
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 
 if TYPE_CHECKING:
     import re
-    from collections.abc import Callable
 
     from hosttune.facts import Facts
-    from hosttune.host.door import Reader
 
 T = TypeVar("T")
 _MOST = 500  # lines that are kept of each kind and device, the newest
@@ -97,26 +96,97 @@ class ResetDrive(Fact):
 
 
 @frozen
-class DeviceLog(Fact):
+class DeviceLog(Subject):
     """What does not count as over. Raises UnknownFact if nothing is found and lines of the last day may be missing."""
 
-    reset_drives: tuple[ResetDrive, ...]
-    given_up: tuple[str, ...]  # NVMe controllers that the driver took out of use in this boot, and why: nvme1 (WORDS)
-    amd_faults: Mapping[
-        str, str
-    ]  # by slot why a GPU of AMD's does not compute, since the driver or a reset worked last
-    mlx5_faults: Mapping[str, str]  # by slot what a network card says of its firmware, since it was set up last
-    evicted_by: tuple[str, ...]  # targets of Lustre that threw this client out in the last day
-    lost_targets: tuple[
-        str, ...
-    ]  # of mounted Lustre: scratch-MDT0000, whose connection was lost in the last day, no more
-    denied_by: tuple[str, ...]  # servers of a mounted CephFS that threw this client out, since its last connection
-    bad_volumes: tuple[str, ...]  # of RAID controllers, by their last word: `VD 01/1 of 0000:18:00.0 is DEGRADED`
-    conntrack_full: int  # how often connections were dropped for a full table in the last day, as far as that is logged
-    files_exhausted: bool  # programs could open no file in the last day, as fs.file-max was reached
-    iommu_faults: Mapping[str, int]  # by slot the accesses that the IOMMU stopped in the last day
-    unrecovered: tuple[str, ...]  # GPUs that the kernel could not recover from an error of PCIe in the last day
-    held_interfaces: tuple[str, ...]  # network interfaces that the kernel has waited for, for minutes, to delete them
+    @fact
+    def reset_drives(self) -> tuple[ResetDrive, ...]:
+        return self.facts.kernel_log.certain(
+            resets_in((at, match[1], bool(match[2])) for at, match in self._recent(_NVME) if not match[3])
+        )
+
+    @fact
+    def given_up(self) -> tuple[str, ...]:
+        """NVMe controllers that the driver took out of use in this boot, and why: nvme1 (WORDS)."""
+        return self.facts.kernel_log.certain(given_up_in(text for _, text in self._timed))
+
+    @fact
+    def amd_faults(self) -> Mapping[str, str]:
+        """By slot why a GPU of AMD's does not compute, since the driver or a reset worked last."""
+        return self.facts.kernel_log.certain(amd_faults_in(text for _, text in self._timed))
+
+    @fact
+    def mlx5_faults(self) -> Mapping[str, str]:
+        """By slot what a network card says of its firmware, since it was set up last."""
+        return self.facts.kernel_log.certain(mlx5_faults_in(text for _, text in self._timed))
+
+    @fact
+    def evicted_by(self) -> tuple[str, ...]:
+        """Targets of Lustre that threw this client out in the last day."""
+        return self.facts.kernel_log.certain(tuple(dict.fromkeys(match[1] for _, match in self._recent(_LUSTRE))))
+
+    @fact
+    def lost_targets(self) -> tuple[str, ...]:
+        """Of mounted Lustre: scratch-MDT0000, whose connection was lost in the last day, no more."""
+        return self.facts.kernel_log.certain(
+            lost_in(self._recent(_LUSTRE_LINK), _mounted_lustre(self.facts), self._now)
+        )
+
+    @fact
+    def denied_by(self) -> tuple[str, ...]:
+        """Servers of a mounted CephFS that threw this client out, since its last connection."""
+        return self.facts.kernel_log.certain(
+            denied_in(text for _, text in self._timed) if _mounts_ceph(self.facts) else ()
+        )
+
+    @fact
+    def bad_volumes(self) -> tuple[str, ...]:
+        """Of RAID controllers, by their last word: `VD 01/1 of 0000:18:00.0 is DEGRADED`."""
+        return self.facts.kernel_log.certain(bad_volumes_in(text for _, text in self._timed))
+
+    @fact
+    def conntrack_full(self) -> int:
+        """How often connections were dropped for a full table in the last day, as far as that is logged."""
+        return self.facts.kernel_log.certain(len(self._recent(_CONNTRACK)))
+
+    @fact
+    def files_exhausted(self) -> bool:
+        """Programs could open no file in the last day, as fs.file-max was reached."""
+        return self.facts.kernel_log.certain(bool(self._recent(_FILES)))
+
+    @fact
+    def iommu_faults(self) -> Mapping[str, int]:
+        """By slot the accesses that the IOMMU stopped in the last day."""
+        return self.facts.kernel_log.certain(
+            _count_faults([one for one in self._recent(_IOMMU) if one[0] is None or one[0] >= self._find_settled()])
+        )
+
+    @fact
+    def unrecovered(self) -> tuple[str, ...]:
+        """GPUs that the kernel could not recover from an error of PCIe in the last day."""
+        return self.facts.kernel_log.certain(tuple(dict.fromkeys(match[1] for _, match in self._recent(_UNRECOVERED))))
+
+    @fact
+    def held_interfaces(self) -> tuple[str, ...]:
+        """Network interfaces that the kernel has waited for, for minutes, to delete them."""
+        return self.facts.kernel_log.certain(held_in(self._recent(_HELD), self._now))
+
+    @fact
+    def _timed(self) -> tuple[tuple[float | None, str], ...]:
+        return tuple(map(message_of, self.facts.kernel_log.lines(choose_lines)))
+
+    @fact
+    def _now(self) -> float:
+        return self.reader.now()
+
+    def _recent(self, pattern: re.Pattern[str]) -> list[tuple[float | None, re.Match[str]]]:
+        """The matches of the last day, with their times."""
+        near = ((at, text) for at, text in self._timed if at is None or self._now - at <= _DAY_S)
+        return [(at, match) for at, text in near if (match := pattern.match(text))]
+
+    def _find_settled(self) -> float:
+        booted = attempt(lambda: self.facts.kernel.booted_at)
+        return booted + _SETTLED_S if isinstance(booted, int) else 0.0
 
 
 def choose_lines(log: str) -> tuple[str, ...]:
@@ -130,43 +200,6 @@ def _kind_of(words: str) -> tuple[int, str]:
     found = ((number, match) for number, one in enumerate(_KINDS) if (match := one.match(words)))
     number, match = next(found, (-1, None))
     return number, next(filter(None, match.groups()), "") if match else ""
-
-
-def collect(reader: Reader, facts: Facts) -> DeviceLog:
-    timed = make_shared(lambda: tuple(map(message_of, facts.kernel_log.lines(choose_lines))))
-    now = reader.now()
-
-    def recent(pattern: re.Pattern[str]) -> list[tuple[float | None, re.Match[str]]]:
-        """The matches of the last day, with their times."""
-        near = ((at, text) for at, text in timed() if at is None or now - at <= _DAY_S)
-        return [(at, match) for at, text in near if (match := pattern.match(text))]
-
-    def find_settled() -> float:
-        booted = attempt(lambda: facts.kernel.booted_at)
-        return booted + _SETTLED_S if isinstance(booted, int) else 0.0
-
-    def certain(make: Callable[[], T]) -> T:
-        return lazy(lambda: facts.kernel_log.certain(make()))
-
-    return DeviceLog(
-        reset_drives=certain(
-            lambda: resets_in((at, match[1], bool(match[2])) for at, match in recent(_NVME) if not match[3])
-        ),
-        given_up=certain(lambda: given_up_in(text for _, text in timed())),
-        amd_faults=certain(lambda: amd_faults_in(text for _, text in timed())),
-        mlx5_faults=certain(lambda: mlx5_faults_in(text for _, text in timed())),
-        evicted_by=certain(lambda: tuple(dict.fromkeys(match[1] for _, match in recent(_LUSTRE)))),
-        lost_targets=certain(lambda: lost_in(recent(_LUSTRE_LINK), _mounted_lustre(facts), now)),
-        denied_by=certain(lambda: denied_in(text for _, text in timed()) if _mounts_ceph(facts) else ()),
-        bad_volumes=certain(lambda: bad_volumes_in(text for _, text in timed())),
-        conntrack_full=certain(lambda: len(recent(_CONNTRACK))),
-        files_exhausted=certain(lambda: bool(recent(_FILES))),
-        unrecovered=certain(lambda: tuple(dict.fromkeys(match[1] for _, match in recent(_UNRECOVERED)))),
-        held_interfaces=certain(lambda: held_in(recent(_HELD), now)),
-        iommu_faults=certain(
-            lambda: _count_faults([one for one in recent(_IOMMU) if one[0] is None or one[0] >= find_settled()])
-        ),
-    )
 
 
 def _mounted_lustre(facts: Facts) -> frozenset[str]:

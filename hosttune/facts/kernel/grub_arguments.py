@@ -11,16 +11,16 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, lazy
+from hosttune.facts.base import Fact
 from hosttune.facts.placed import Placed
 from hosttune.facts.reading import if_absent, names_in, parse_or_unknown, read_text, read_texts
+from hosttune.facts.subject import Subject, fact, read_with
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from hosttune.facts import Facts
     from hosttune.host.door import Reader
 
 FILE = "/etc/default/grub"
@@ -64,18 +64,15 @@ class KernelEntry(Fact):
 
 
 @frozen
-class GrubArguments(Fact):
+class GrubArguments(Subject):
     """The arguments of the kernel that GRUB knows."""
 
-    settings: Arguments
-    entries: tuple[KernelEntry, ...]  # the normal ones of the menu as it is there; empty without one
+    settings: Arguments = read_with(lambda self: arguments_of(self.reader))
 
-
-def collect(reader: Reader, facts: Facts) -> GrubArguments:  # noqa: ARG001 - the interface of all subjects
-    return GrubArguments(
-        settings=lazy(arguments_of, reader),
-        entries=lazy(lambda: parse_entries(if_absent(read_text(reader, MENU), ""))),
-    )
+    @fact
+    def entries(self) -> tuple[KernelEntry, ...]:
+        """The normal ones of the menu as it is there; empty without one."""
+        return parse_entries(if_absent(read_text(self.reader, MENU), ""))
 
 
 def arguments_of(reader: Reader) -> Arguments:

@@ -14,18 +14,19 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeVar
 
-from hosttune.facts.base import Fact, UnknownFact, attempt, known_part, lazy, make_shared
+from hosttune.facts.base import Fact, UnknownFact, attempt, known_part, lazy
 from hosttune.facts.gpu.gpu_errors import describe_ago
 from hosttune.facts.gpu.gpus import DEVICES
 from hosttune.facts.kernel.kernel_log import lines_of, message_of
 from hosttune.facts.reading import names_in
+from hosttune.facts.subject import Subject, fact
 from hosttune.frozen import frozen
 from hosttune.host.masking.secrets import mask_text
 from hosttune.regex import regex
 from hosttune.values import Unreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
@@ -103,22 +104,99 @@ class LoggedCard(Fact):
 
 
 @frozen
-class HostLog(Fact):
+class HostLog(Subject):
     """Complaints, each once. Those of the last 24 hours are kept apart, where the log has times: what was long ago and
     did not come again says little of today; of a log without times all are.
     """
 
-    lockups: tuple[str, ...]  # of processors in the last 24 hours: `soft lockup in python3 (27 s), 3 times`
-    stuck: tuple[str, ...]  # processors in a soft lockup that goes on: `CPU 17 in mksquashfs for 84 hours`
-    died_in: str  # the kernel modules that ended with an error of their own in this boot; empty where that is not known
-    out_of_memory: tuple[str, ...]  # programs killed because the host itself, no control group, had no memory left
-    uncorrected: int  # errors of hardware in this boot that could not be corrected, and the host went on
-    corrected_a_day: int  # reports of corrected ones in the last 24 hours; the kernel leaves some out in a storm
-    storms: int  # of interrupts of corrected ones in the last 24 hours, in which the kernel stopped listening
-    corrected_of: Mapping[str, int]  # by memory module, the corrected errors that its driver named in the last 24 hours
-    ended_by_hardware: bool  # firmware or processors kept an error from before this boot that was not corrected
-    cards: tuple[LoggedCard, ...]  # by slot
-    peermem_errors: int  # of nvidia-peermem
+    @fact
+    def lockups(self) -> tuple[str, ...]:
+        """Of processors in the last 24 hours: `soft lockup in python3 (27 s), 3 times`."""
+        return self.facts.kernel_log.certain(lockups_in(self._recent))
+
+    @fact
+    def stuck(self) -> tuple[str, ...]:
+        """Processors in a soft lockup that goes on: `CPU 17 in mksquashfs for 84 hours`."""
+        return self.facts.kernel_log.certain(
+            stuck_in([text for at, text in self._timed if at is None or self._now - at <= _STILL_S])
+        )
+
+    @fact
+    def died_in(self) -> str:
+        """The kernel modules that ended with an error of their own in this boot; empty where that is not known."""
+        return " and ".join(died_in(seen)) if isinstance(seen := attempt(lambda: self._lines), list) else ""
+
+    @fact
+    def out_of_memory(self) -> tuple[str, ...]:
+        """Programs killed because the host itself, no control group, had no memory left."""
+        return self.facts.kernel_log.certain(tuple(match[1] for line in self._lines if (match := _OOM.match(line))))
+
+    @fact
+    def uncorrected(self) -> int:
+        """Errors of hardware in this boot that could not be corrected, and the host went on."""
+        return self.facts.kernel_log.certain(count_severities(self._lines, is_amd=self._is_amd)["uncorrected"])
+
+    @fact
+    def corrected_a_day(self) -> int:
+        """Reports of corrected ones in the last 24 hours; the kernel leaves some out in a storm."""
+        return self.facts.kernel_log.certain(count_severities(self._recent, is_amd=self._is_amd)["corrected"])
+
+    @fact
+    def storms(self) -> int:
+        """Of interrupts of corrected ones in the last 24 hours, in which the kernel stopped listening."""
+        return self.facts.kernel_log.certain(sum(map(bool, map(_STORM.match, self._recent))))
+
+    @fact
+    def corrected_of(self) -> Mapping[str, int]:
+        """By memory module, the corrected errors that its driver named in the last 24 hours."""
+        return self.facts.kernel_log.certain(modules_in(self._recent))
+
+    @fact
+    def ended_by_hardware(self) -> bool:
+        """Firmware or processors kept an error from before this boot that was not corrected."""
+        return self.facts.kernel_log.certain(count_severities(self._lines, is_amd=self._is_amd)["before"] > 0)
+
+    @fact
+    def cards(self) -> tuple[LoggedCard, ...]:
+        """By slot."""
+        return known_part(
+            (
+                _as_seen(card, self.facts)
+                for card in cards_in(
+                    _find_slots(self.reader, self.facts),
+                    self._lines,
+                    self._recent,
+                    _since_settled(self.facts, self._timed, self._now),
+                )
+                if not _is_virtual(self.reader, card.slot)
+            ),
+            _find_lacking(self.facts),
+        )
+
+    @fact
+    def peermem_errors(self) -> int:
+        """Of nvidia-peermem."""
+        return self.facts.kernel_log.certain(sum(map(bool, map(_PEERMEM.match, self._lines))))
+
+    @fact
+    def _timed(self) -> tuple[tuple[float | None, str], ...]:
+        return tuple(map(message_of, self.facts.kernel_log.lines(choose_lines)))
+
+    @fact
+    def _lines(self) -> list[str]:
+        return [text for _, text in self._timed]
+
+    @fact
+    def _now(self) -> float:
+        return self.reader.now()
+
+    @fact
+    def _is_amd(self) -> bool:
+        return attempt(lambda: self.facts.cpu.vendor) in _AMD
+
+    @fact
+    def _recent(self) -> list[str]:
+        return [text for at, text in self._timed if at is None or self._now - at <= _DAY_S]
 
 
 def choose_lines(log: str) -> tuple[str, ...]:
@@ -139,42 +217,6 @@ def choose_lines(log: str) -> tuple[str, ...]:
         if kind is _DIES:
             place = ""
     return tuple(reversed(kept))
-
-
-def collect(reader: Reader, facts: Facts) -> HostLog:
-    timed = make_shared(lambda: tuple(map(message_of, facts.kernel_log.lines(choose_lines))))
-    lines = make_shared(lambda: [text for _, text in timed()])
-    now = reader.now()
-    is_amd = make_shared(lambda: attempt(lambda: facts.cpu.vendor) in _AMD)
-    recent = make_shared(lambda: [text for at, text in timed() if at is None or now - at <= _DAY_S])
-
-    def certain(make: Callable[[], T]) -> T:
-        return lazy(lambda: facts.kernel_log.certain(make()))
-
-    return HostLog(
-        lockups=certain(lambda: lockups_in(recent())),
-        stuck=certain(lambda: stuck_in([text for at, text in timed() if at is None or now - at <= _STILL_S])),
-        died_in=lazy(lambda: " and ".join(died_in(seen)) if isinstance(seen := attempt(lines), list) else ""),
-        out_of_memory=certain(lambda: tuple(match[1] for line in lines() if (match := _OOM.match(line)))),
-        uncorrected=certain(lambda: count_severities(lines(), is_amd=is_amd())["uncorrected"]),
-        corrected_a_day=certain(lambda: count_severities(recent(), is_amd=is_amd())["corrected"]),
-        storms=certain(lambda: sum(map(bool, map(_STORM.match, recent())))),
-        corrected_of=certain(lambda: modules_in(recent())),
-        ended_by_hardware=certain(lambda: count_severities(lines(), is_amd=is_amd())["before"] > 0),
-        cards=lazy(
-            lambda: known_part(
-                (
-                    _as_seen(card, facts)
-                    for card in cards_in(
-                        _find_slots(reader, facts), lines(), recent(), _since_settled(facts, timed(), now)
-                    )
-                    if not _is_virtual(reader, card.slot)
-                ),
-                _find_lacking(facts),
-            )
-        ),
-        peermem_errors=certain(lambda: sum(map(bool, map(_PEERMEM.match, lines())))),
-    )
 
 
 def _as_seen(card: LoggedCard, facts: Facts) -> LoggedCard:

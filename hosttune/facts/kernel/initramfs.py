@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING
 from hosttune.facts.base import Fact, UnknownFact, lazy, make_shared
 from hosttune.facts.lookups import Lookup
 from hosttune.facts.reading import hint, names_in
+from hosttune.facts.subject import Subject, fact
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
 from hosttune.regex import regex
 from hosttune.values import ABSENT
 
 if TYPE_CHECKING:
-    from hosttune.facts import Facts
     from hosttune.host.door import Reader
     from hosttune.values import Absent
 
@@ -134,18 +134,19 @@ class InRamDisk(Fact):
 
 
 @frozen
-class Initramfs(Fact):
+class Initramfs(Subject):
     """`initramfs["MODULE"]`, for every module; only what was asked for is kept."""
 
-    entries: Mapping[str, InRamDisk]
+    @fact
+    def entries(self) -> Mapping[str, InRamDisk]:
+        return Lookup(lambda module: _in_ram_disk(self._named, module))
+
+    @fact
+    def _named(self) -> NamedModules:
+        return NamedModules(self.reader)
 
     def __getitem__(self, module: str) -> InRamDisk:
         return self.entries[module]
-
-
-def collect(reader: Reader, facts: Facts) -> Initramfs:  # noqa: ARG001 - the interface of all subjects
-    named = NamedModules(reader)
-    return Initramfs(Lookup(lambda module: _in_ram_disk(named, module)))
 
 
 def _in_ram_disk(named: NamedModules, module: str) -> InRamDisk:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from hosttune.facts.base import Fact, UnknownFact, keep_known, lazy, make_shared
 from hosttune.facts.gpu.gpus import DEVICES
 from hosttune.facts.reading import if_absent, names_in, read_line
+from hosttune.facts.subject import Subject, fact, read_with
 from hosttune.frozen import frozen
 
 if TYPE_CHECKING:
-    from hosttune.facts import Facts
     from hosttune.host.door import Reader
 
 _ARGUMENTS = ("iommu", "intel_iommu", "amd_iommu", "iommu.passthrough", "iommu.strict", "arm-smmu.disable_bypass")
@@ -41,12 +41,19 @@ class IommuDevice(Fact):
 
 
 @frozen
-class Iommu(Fact):
+class Iommu(Subject):
     """The IOMMU as it treats the devices that exchange data with GPUs."""
 
-    is_on: bool  # it serves at least one group
-    devices: tuple[IommuDevice, ...]  # GPUs, network cards and NVMe disks
-    arguments: tuple[str, ...]  # what the kernel command line says of it
+    # it serves at least one group
+    is_on: bool = read_with(lambda self: bool(names_in(self.reader, "/sys/kernel/iommu_groups")))
+
+    @fact
+    def devices(self) -> tuple[IommuDevice, ...]:
+        """GPUs, network cards and NVMe disks."""
+        return keep_known(lambda one: (_read_device(self.reader, one.slot, one.kind),), self.facts.pcie.devices)
+
+    # what the kernel command line says of it
+    arguments: tuple[str, ...] = read_with(lambda self: arguments_of(self.facts.kernel.command_line))
 
     @property
     def translated(self) -> tuple[str, ...]:
@@ -71,14 +78,6 @@ class Iommu(Fact):
 def arguments_of(command_line: tuple[str, ...]) -> tuple[str, ...]:
     """The arguments that set up the IOMMU, as they stand."""
     return tuple(word for word in command_line if word.partition("=")[0] in _ARGUMENTS)
-
-
-def collect(reader: Reader, facts: Facts) -> Iommu:
-    return Iommu(
-        is_on=lazy(lambda: bool(names_in(reader, "/sys/kernel/iommu_groups"))),
-        devices=lazy(lambda: keep_known(lambda one: (_read_device(reader, one.slot, one.kind),), facts.pcie.devices)),
-        arguments=lazy(lambda: arguments_of(facts.kernel.command_line)),
-    )
 
 
 def _read_device(reader: Reader, slot: str, kind: str) -> IommuDevice:

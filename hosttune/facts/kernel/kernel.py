@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, make_shared
+from hosttune.facts.base import UnknownFact, attempt
 from hosttune.facts.reading import (
     derive,
     hint,
@@ -23,13 +23,13 @@ from hosttune.facts.reading import (
     read_text,
     require_known,
 )
+from hosttune.facts.subject import Subject, fact, read_with
 from hosttune.frozen import frozen
 from hosttune.host.door import Completed, Stat
 from hosttune.regex import regex
 from hosttune.values import OnlyRunning
 
 if TYPE_CHECKING:
-    from hosttune.facts import Facts
     from hosttune.host.door import Reader
 
 HEADERS = "linux-headers"  # how the packages begin with which modules for a kernel are compiled
@@ -62,17 +62,71 @@ _LOADERS = {"/lib64/ld-linux-x86-64.so.2": "x86_64", "/lib/ld-linux-aarch64.so.1
 
 
 @frozen
-class Kernel(Fact):
+class Kernel(Subject):
     """The running kernel; under an alternate root only the architecture is known, from the files that are there."""
 
-    release: str  # as uname -r: 6.8.0-1010-nvidia-64k
-    version: tuple[int, ...]  # (6, 8)
-    flavour: str  # generic, aws, nvidia-64k, cloud-amd64; empty where the release follows no known pattern
-    architecture: str  # as uname -m: x86_64, aarch64
-    command_line: tuple[str, ...]  # /proc/cmdline, one argument each
-    booted_at: int  # in seconds since the epoch; 0 of an image
-    taints: int  # bits of what happened to it since the boot; 0 of an image
-    last_words: str  # a file with what the kernel of the boot before this one wrote last when it died; empty for none
+    # as uname -r: 6.8.0-1010-nvidia-64k
+    release: str = read_with(lambda self: require_known(read_line(self.reader, _RELEASE), _RELEASE))
+
+    @fact
+    def version(self) -> tuple[int, ...]:
+        """(6, 8)."""
+        return parse_or_unknown(version_of, self.release)
+
+    @fact
+    def flavour(self) -> str:
+        """Generic, aws, nvidia-64k, cloud-amd64; empty where the release follows no known pattern."""
+        return flavour_of(self.release)
+
+    @fact
+    def architecture(self) -> str:
+        """As uname -m: x86_64, aarch64.
+
+        What uname -m prints: /proc/sys/kernel/arch since Linux 6.2, before it the CPU says (lm is x86's long mode).
+        """
+        if self.reader.persistent_only:
+            return _architecture_of_files(self.reader)
+        if isinstance(arch := attempt(read_line, self.reader, "/proc/sys/kernel/arch"), str):
+            return arch
+        flags = attempt(lambda: self.facts.cpu.flags)
+        if isinstance(flags, tuple) and "lm" in flags:
+            return "x86_64"
+        answer = self.reader.query(("uname", "-m"))
+        if isinstance(answer, Completed) and answer.status == 0:
+            return answer.text.strip()
+        raise UnknownFact("neither the kernel nor uname -m tells the architecture")
+
+    @fact
+    def command_line(self) -> tuple[str, ...]:
+        """/proc/cmdline, one argument each."""
+        return derive(read_line(self.reader, "/proc/cmdline"), "/proc/cmdline", split_command_line)
+
+    # in seconds since the epoch; 0 of an image
+    booted_at: int = read_with(lambda self: 0 if self.reader.persistent_only else _booted_at(self.reader))
+
+    @fact
+    def taints(self) -> int:
+        """Bits of what happened to it since the boot; 0 of an image."""
+        return 0 if self.reader.persistent_only else if_absent(read_integer(self.reader, _TAINTED), 0)
+
+    @fact
+    def last_words(self) -> str:
+        """A file with what the kernel of the boot before this one wrote last when it died; empty for none.
+
+        The newest of the files that were made since the boot; none where it is not known when that was.
+        """
+        if self.reader.persistent_only:
+            return ""
+        found: list[tuple[int, str]] = []
+        for name in _list_names(self.reader, _KEPT)[-_MOST_KEPT:]:
+            for inner in _list_names(self.reader, f"{_KEPT}/{name}")[-_MOST_KEPT:]:
+                path = f"{_KEPT}/{name}/{inner}"
+                stat = self.reader.stat(path)
+                if inner.startswith("dmesg") and isinstance(stat, Stat):
+                    found.append((stat.mtime_ns, path))
+        made, path = max(found, default=(0, ""))
+        booted = attempt(_booted_at, self.reader) if path else None
+        return path if isinstance(booted, int) and made / 1e9 >= booted - _CLOCK_S else ""
 
     @property
     def has_died(self) -> bool:
@@ -148,34 +202,6 @@ def is_switched_off(words: Iterable[str], key: str) -> bool:
     return bool(given) and given[-1].lower() in _NO
 
 
-def collect(reader: Reader, facts: Facts) -> Kernel:
-    release = make_shared(lambda: require_known(read_line(reader, _RELEASE), _RELEASE))
-    return Kernel(
-        release=lazy(release),
-        version=lazy(lambda: parse_or_unknown(version_of, release())),
-        flavour=lazy(lambda: flavour_of(release())),
-        architecture=lazy(_find_architecture, reader, facts),
-        command_line=lazy(lambda: derive(read_line(reader, "/proc/cmdline"), "/proc/cmdline", split_command_line)),
-        booted_at=0 if reader.persistent_only else lazy(_booted_at, reader),
-        taints=0 if reader.persistent_only else lazy(lambda: if_absent(read_integer(reader, _TAINTED), 0)),
-        last_words="" if reader.persistent_only else lazy(_find_last_words, reader),
-    )
-
-
-def _find_last_words(reader: Reader) -> str:
-    """The newest of the files that were made since the boot; none where it is not known when that was."""
-    found: list[tuple[int, str]] = []
-    for name in _list_names(reader, _KEPT)[-_MOST_KEPT:]:
-        for inner in _list_names(reader, f"{_KEPT}/{name}")[-_MOST_KEPT:]:
-            path = f"{_KEPT}/{name}/{inner}"
-            stat = reader.stat(path)
-            if inner.startswith("dmesg") and isinstance(stat, Stat):
-                found.append((stat.mtime_ns, path))
-    made, path = max(found, default=(0, ""))
-    booted = attempt(_booted_at, reader) if path else None
-    return path if isinstance(booted, int) and made / 1e9 >= booted - _CLOCK_S else ""
-
-
 def _list_names(reader: Reader, folder: str) -> tuple[str, ...]:
     """The names in a folder; none where it cannot be read."""
     names = attempt(names_in, reader, folder)
@@ -188,21 +214,6 @@ def _booted_at(reader: Reader) -> int:
     if match is None:
         raise UnknownFact(f"{_STAT} does not say when the host booted")
     return int(match[1])
-
-
-def _find_architecture(reader: Reader, facts: Facts) -> str:
-    """What uname -m prints: /proc/sys/kernel/arch since Linux 6.2, before it the CPU says (lm is x86's long mode)."""
-    if reader.persistent_only:
-        return _architecture_of_files(reader)
-    if isinstance(arch := attempt(read_line, reader, "/proc/sys/kernel/arch"), str):
-        return arch
-    flags = attempt(lambda: facts.cpu.flags)
-    if isinstance(flags, tuple) and "lm" in flags:
-        return "x86_64"
-    answer = reader.query(("uname", "-m"))
-    if isinstance(answer, Completed) and answer.status == 0:
-        return answer.text.strip()
-    raise UnknownFact("neither the kernel nor uname -m tells the architecture")
 
 
 def _architecture_of_files(reader: Reader) -> str:

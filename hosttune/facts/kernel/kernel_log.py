@@ -19,8 +19,9 @@ from math import inf
 from operator import itemgetter
 from typing import TYPE_CHECKING, TypeVar
 
-from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, make_shared
+from hosttune.facts.base import UnknownFact, attempt
 from hosttune.facts.reading import hint, if_absent
+from hosttune.facts.subject import Subject, fact, read_with
 from hosttune.frozen import frozen
 from hosttune.host.door import Completed
 from hosttune.regex import regex
@@ -29,7 +30,6 @@ from hosttune.values import Unreadable, is_unrecorded
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator
 
-    from hosttune.facts import Facts
     from hosttune.host.door import Reader
 
 T = TypeVar("T")
@@ -239,15 +239,72 @@ _DRIFT = 0.001  # of the uptime: the clock of the buffer is not set by anybody
 
 
 @frozen
-class KernelLog(Fact):
+class KernelLog(Subject):
     """The lines of this boot that someone wants, as the two programs tell them."""
 
-    journal: str  # of the journal; empty also where it holds no kernel log, which looks the same
-    buffer: str  # of the kernel's own buffer, which forgets the oldest
-    both: str  # what either of them has, each line once; raises where neither can be read
-    is_whole: bool  # it reaches back to the boot
-    has_journal: bool  # a journal was read, and not only the kernel's own buffer
-    unseen: str  # why lines of the last day may be missing; empty where they are not, or no journal would keep them
+    @fact
+    def journal(self) -> str:
+        """Of the journal; empty also where it holds no kernel log, which looks the same."""
+        return self._asked[0]
+
+    @fact
+    def buffer(self) -> str:
+        """Of the kernel's own buffer, which forgets the oldest."""
+        return self._dmesg[1]
+
+    @fact
+    def both(self) -> str:
+        """What either of them has, each line once; raises where neither can be read."""
+        return _merge_both(self, self.reader)
+
+    @fact
+    def is_whole(self) -> bool:
+        """It reaches back to the boot."""
+        return _is_whole(self, lambda: self._asked, lambda: self._dmesg)
+
+    @fact
+    def has_journal(self) -> bool:
+        """A journal was read, and not only the kernel's own buffer."""
+        return isinstance(found := attempt(lambda: self._asked), tuple) and found[2]
+
+    @fact
+    def unseen(self) -> str:
+        """Why lines of the last day may be missing; empty where they are not, or no journal would keep them."""
+        return _why_unseen(self, lambda: self._asked, lambda: self._dmesg, self.reader)
+
+    @fact
+    def _dmesg(self) -> tuple[float | None, str]:
+        """How long after the boot the oldest line was logged, None if not known, and the lines that are wanted."""
+        answer = _ask(self.reader, DMESG)
+        if answer is None or answer.status != 0:
+            is_refused = answer is not None and _MAY_NOT.search(answer.errors)
+            raise UnknownFact(
+                _NOT_ALLOWED if is_refused else "neither journalctl nor dmesg shows the kernel log of this boot"
+            )
+        first = _SINCE_BOOT.search(answer.text)
+        log = "".join(f"{line}\n" for line in messages_with(_IS_WANTED, answer.text))
+        names = self.reader.list("/dev")
+        if isinstance(names, tuple) and "kmsg" not in names and _has_line_in_doubt(answer.text):
+            raise UnknownFact(_NO_KMSG)
+        uptime = _uptime_s(self.reader)
+        return float(first[1]) if first else None, date_dmesg(log, self.reader.now() - uptime) if uptime else log
+
+    @fact
+    def _asked(self) -> tuple[str, str, bool]:
+        """The lines that the journal shows, why others may be missing (empty where nothing tells), and whether there is
+        a journal at all.
+        """
+        answer = _ask(self.reader, JOURNAL)
+        if answer is None:
+            return "", "", False
+        if _MAY_NOT.search(answer.errors):
+            raise UnknownFact(_NOT_ALLOWED)
+        found = "" if answer.text.startswith("-- No entries --") else leave_users_out(reverse_log(answer.text))
+        failed = _FAILED.search(answer.errors)
+        if failed or answer.status not in {0, 1} or (answer.status and found):  # 1 alone: nothing was found
+            why = f"the journal cannot be read to its end: {failed[0] if failed else f'status {answer.status}'}"
+            return found, why, True
+        return found, "", bool(found) or _NO_JOURNAL not in answer.errors
 
     def lines(self, chosen: Callable[[str], tuple[str, ...]]) -> tuple[str, ...]:
         """What `chosen` takes of the lines that there are. Raises UnknownFact with why the log may not, or cannot, be
@@ -260,20 +317,6 @@ class KernelLog(Fact):
         if not found and self.unseen:
             raise UnknownFact(self.unseen)
         return found
-
-
-def collect(reader: Reader, facts: Facts) -> KernelLog:
-    del facts
-    dmesg, asked = make_shared(_ask_dmesg, reader), make_shared(_ask_journal, reader)
-    log: KernelLog = KernelLog(
-        journal=lazy(lambda: asked()[0]),
-        buffer=lazy(lambda: dmesg()[1]),
-        both=lazy(lambda: _merge_both(log, reader)),
-        is_whole=lazy(lambda: _is_whole(log, asked, dmesg)),
-        has_journal=lazy(lambda: isinstance(found := attempt(asked), tuple) and found[2]),
-        unseen=lazy(lambda: _why_unseen(log, asked, dmesg, reader)),
-    )
-    return log
 
 
 def message_of(line: str) -> tuple[float | None, str]:
@@ -371,40 +414,6 @@ def _ask(reader: Reader, argv: tuple[str, ...]) -> Completed | None:
         olds = (reader.query(old, timeout_s=_TIMEOUT_S) for old in _OLD[argv])
         answer = next((old for old in olds if isinstance(old, Completed)), answer)
     return if_absent(answer, None)
-
-
-def _ask_journal(reader: Reader) -> tuple[str, str, bool]:
-    """The lines that the journal shows, why others may be missing (empty where nothing tells), and whether there is a
-    journal at all.
-    """
-    answer = _ask(reader, JOURNAL)
-    if answer is None:
-        return "", "", False
-    if _MAY_NOT.search(answer.errors):
-        raise UnknownFact(_NOT_ALLOWED)
-    found = "" if answer.text.startswith("-- No entries --") else leave_users_out(reverse_log(answer.text))
-    failed = _FAILED.search(answer.errors)
-    if failed or answer.status not in {0, 1} or (answer.status and found):  # 1 alone: nothing was found
-        why = f"the journal cannot be read to its end: {failed[0] if failed else f'status {answer.status}'}"
-        return found, why, True
-    return found, "", bool(found) or _NO_JOURNAL not in answer.errors
-
-
-def _ask_dmesg(reader: Reader) -> tuple[float | None, str]:
-    """How long after the boot the oldest line was logged, None if not known, and the lines that are wanted."""
-    answer = _ask(reader, DMESG)
-    if answer is None or answer.status != 0:
-        is_refused = answer is not None and _MAY_NOT.search(answer.errors)
-        raise UnknownFact(
-            _NOT_ALLOWED if is_refused else "neither journalctl nor dmesg shows the kernel log of this boot"
-        )
-    first = _SINCE_BOOT.search(answer.text)
-    log = "".join(f"{line}\n" for line in messages_with(_IS_WANTED, answer.text))
-    names = reader.list("/dev")
-    if isinstance(names, tuple) and "kmsg" not in names and _has_line_in_doubt(answer.text):
-        raise UnknownFact(_NO_KMSG)
-    uptime = _uptime_s(reader)
-    return float(first[1]) if first else None, date_dmesg(log, reader.now() - uptime) if uptime else log
 
 
 def _has_line_in_doubt(log: str) -> bool:

@@ -18,6 +18,7 @@ from hosttune.facts.lookups import Lookup
 from hosttune.facts.placed import Placed
 from hosttune.facts.reading import drop_in_texts, if_absent, is_there, read_line, read_text
 from hosttune.facts.shell_words import shell_words
+from hosttune.facts.subject import Subject, fact
 from hosttune.frozen import frozen
 from hosttune.host.reading.effort import EFFORT
 from hosttune.regex import regex
@@ -26,7 +27,6 @@ from hosttune.values import ABSENT, Absent, Unreadable
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from hosttune.facts import Facts
     from hosttune.host.door import Reader
 
 FOLDER = "/etc/modprobe.d"
@@ -67,12 +67,59 @@ class ModuleParameter(Fact):
 
 
 @frozen
-class ModuleOptions(Fact):
+class ModuleOptions(Subject):
     """`module_options["MODULE.KEY"]`, for every name; only what was asked for is kept."""
 
-    entries: Mapping[str, ModuleParameter]
-    lines: tuple[OptionLine, ...]  # all of modprobe.d, in the order in which modprobe reads them
-    kept_out: Mapping[str, str]  # modules that no alias loads (blacklist, or install with a program that does nothing)
+    @fact
+    def entries(self) -> Mapping[str, ModuleParameter]:
+        return Lookup(self._look)
+
+    @fact
+    def lines(self) -> tuple[OptionLine, ...]:
+        """All of modprobe.d, in the order in which modprobe reads them."""
+        return _parse_lines(self._texts)
+
+    @fact
+    def kept_out(self) -> Mapping[str, str]:
+        """Modules that no alias loads (blacklist, or install with a program that does nothing)."""
+        return {name: path for path, content in reversed(self._texts) for name in kept_out_in(content)}
+
+    @fact
+    def _texts(self) -> tuple[tuple[str, str], ...]:
+        return tuple(drop_in_texts(self.reader, FOLDERS))
+
+    @fact
+    def _by_name(self) -> Mapping[tuple[str, str], Sequence[Placed]]:
+        return _by_name(self.lines)
+
+    @fact
+    def _built_in(self) -> frozenset[str]:
+        """The modules that are part of the running kernel."""
+        release = (
+            "" if self.reader.persistent_only else if_absent(read_line(self.reader, "/proc/sys/kernel/osrelease"), "")
+        )
+        rows = (
+            if_absent(read_text(self.reader, f"/lib/modules/{release}/modules.builtin"), "").splitlines()
+            if release
+            else []
+        )
+        return frozenset(normalize_module(row.rpartition("/")[2].partition(".ko")[0]) for row in rows)
+
+    def _look(self, name: str) -> ModuleParameter:
+        named = make_shared(_split_name, name)
+        return ModuleParameter(
+            settings=lazy(lambda: _find_settings(self.reader, *named(), self._by_name)),
+            arguments=lazy(lambda: tuple(_read_arguments(self.reader, ".".join(named())))),
+            is_loaded=lazy(
+                lambda: (
+                    not self.reader.persistent_only
+                    and is_there(self.reader, f"/sys/module/{normalize_module(named()[0])}")
+                )
+            ),
+            is_built_in=lazy(lambda: normalize_module(named()[0]) in self._built_in),
+            live=lazy(lambda: "" if self.reader.persistent_only else if_absent(live_value(self.reader, *named()), "")),
+        )
+
     # -> the file that says so
 
     def __getitem__(self, name: str) -> ModuleParameter:
@@ -159,31 +206,6 @@ def live_value(reader: Reader, module: str, key: str) -> str | Absent:
     return value
 
 
-def collect(reader: Reader, facts: Facts) -> ModuleOptions:  # noqa: ARG001 - the interface of all subjects
-    texts = make_shared(lambda: tuple(drop_in_texts(reader, FOLDERS)))
-    lines = make_shared(lambda: _parse_lines(texts()))
-    by_name = make_shared(lambda: _by_name(lines()))
-    built_in = make_shared(_built_in, reader)
-
-    def look(name: str) -> ModuleParameter:
-        named = make_shared(_split_name, name)
-        return ModuleParameter(
-            settings=lazy(lambda: _find_settings(reader, *named(), by_name())),
-            arguments=lazy(lambda: tuple(_read_arguments(reader, ".".join(named())))),
-            is_loaded=lazy(
-                lambda: not reader.persistent_only and is_there(reader, f"/sys/module/{normalize_module(named()[0])}")
-            ),
-            is_built_in=lazy(lambda: normalize_module(named()[0]) in built_in()),
-            live=lazy(lambda: "" if reader.persistent_only else if_absent(live_value(reader, *named()), "")),
-        )
-
-    return ModuleOptions(
-        Lookup(look),
-        lazy(lines),
-        lazy(lambda: {name: path for path, content in reversed(texts()) for name in kept_out_in(content)}),
-    )
-
-
 def _split_name(name: str) -> tuple[str, str]:
     """(module, key)."""
     if fault := ModuleOptions.name_fault(name):
@@ -222,10 +244,3 @@ def _read_arguments(reader: Reader, name: str) -> Iterator[Placed]:
         argument, _, value = word.partition("=")
         if normalize_module(argument) == normalize_module(name):
             yield Placed(value, f"the kernel command line: {word}")
-
-
-def _built_in(reader: Reader) -> frozenset[str]:
-    """The modules that are part of the running kernel."""
-    release = "" if reader.persistent_only else if_absent(read_line(reader, "/proc/sys/kernel/osrelease"), "")
-    rows = if_absent(read_text(reader, f"/lib/modules/{release}/modules.builtin"), "").splitlines() if release else []
-    return frozenset(normalize_module(row.rpartition("/")[2].partition(".ko")[0]) for row in rows)

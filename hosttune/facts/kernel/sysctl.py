@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact
+from hosttune.facts.base import UnknownFact
 from hosttune.facts.lookups import Attribute, Lookup, make_attribute, small_text
+from hosttune.facts.subject import Subject, fact
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 
 if TYPE_CHECKING:
-    from hosttune.facts import Facts
-    from hosttune.host.door import Reader
     from hosttune.values import Absent
 
 _KEY = regex(r"[A-Za-z0-9_][A-Za-z0-9_:/-]*(?:\.[A-Za-z0-9_:/-]+)+")
@@ -32,10 +31,17 @@ def normal_key(key: str) -> str:
 
 
 @frozen
-class Sysctl(Fact):
+class Sysctl(Subject):
     """`sysctl["vm.swappiness"]`, for every key; only what was asked for is kept."""
 
-    entries: Mapping[str, Attribute]
+    @fact
+    def entries(self) -> Mapping[str, Attribute]:
+        return Lookup(lambda key: make_attribute(key, self._read, key))
+
+    def _read(self, key: str) -> str | Absent:
+        if fault := Sysctl.name_fault(key):
+            raise UnknownFact(fault[0])
+        return small_text(self.reader, proc_path(key))
 
     def __getitem__(self, key: str) -> Attribute:
         return self.entries[key]
@@ -46,12 +52,3 @@ class Sysctl(Fact):
         if not _KEY.fullmatch(key) or "//" in proc_path(key) or ".." in proc_path(key):
             return f"{key!r} is no key of sysctl", 'write it with dots: sysctl["vm.swappiness"]'
         return None
-
-
-def collect(reader: Reader, facts: Facts) -> Sysctl:  # noqa: ARG001 - the interface of all subjects
-    def read(key: str) -> str | Absent:
-        if fault := Sysctl.name_fault(key):
-            raise UnknownFact(fault[0])
-        return small_text(reader, proc_path(key))
-
-    return Sysctl(Lookup(lambda key: make_attribute(key, read, key)))

@@ -16,11 +16,12 @@ from collections.abc import Mapping
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, make_shared
+from hosttune.facts.base import Fact, UnknownFact, attempt, lazy
 from hosttune.facts.kernel.sysctl import Sysctl, normal_key, proc_path
 from hosttune.facts.lookups import Lookup, fits_parts, whole_number
 from hosttune.facts.placed import Placed
 from hosttune.facts.reading import drop_in_texts, drop_ins, if_absent, read_text
+from hosttune.facts.subject import Subject, fact, read_with
 from hosttune.frozen import frozen
 from hosttune.host.overlay.twins import TWINS
 from hosttune.host.reading.effort import EFFORT
@@ -94,12 +95,35 @@ class BootSetting(Fact):
 
 
 @frozen
-class SysctlAtBoot(Fact):
+class SysctlAtBoot(Subject):
     """`sysctl_at_boot["vm.swappiness"]`, for every key; only what was asked for is kept."""
 
-    entries: Mapping[str, BootSetting]
-    keys: tuple[str, ...]  # all that a file sets by its name, sorted
-    unread: Mapping[str, Placed]  # by key, what /etc/sysctl.conf says where nothing reads it at boot
+    @fact
+    def entries(self) -> Mapping[str, BootSetting]:
+        return Lookup(self._look)
+
+    @fact
+    def keys(self) -> tuple[str, ...]:
+        """All that a file sets by its name, sorted."""
+        return tuple(sorted({key for key, value in self._lines if value and _WILD.isdisjoint(key)}))
+
+    # by key, what /etc/sysctl.conf says where nothing reads it at boot
+    unread: Mapping[str, Placed] = read_with(lambda self: _find_unread(self.reader, self.facts))
+
+    @fact
+    def _lines(self) -> tuple[_Line, ...]:
+        return _read_lines(self.reader, self.facts)
+
+    @fact
+    def _index(self) -> _Index:
+        return _Index(self.reader, self._lines)
+
+    def _look(self, key: str) -> BootSetting:
+        return BootSetting(
+            key,
+            lazy(_find_settings, key, lambda: self._index),
+            lazy(lambda: tuple(filter(None, (self.unread.get(key),)))),
+        )
 
     def __getitem__(self, key: str) -> BootSetting:
         return self.entries[key]
@@ -117,23 +141,6 @@ def parse_assignments(content: str) -> Iterator[tuple[int, str, str | None]]:
             yield number, normal_key(match[1]), " ".join(match[2].split())
         elif match := _EXCLUSION.fullmatch(row):
             yield number, normal_key(match[1]), None
-
-
-def collect(reader: Reader, facts: Facts) -> SysctlAtBoot:
-    lines = make_shared(_read_lines, reader, facts)
-    index = make_shared(lambda: _Index(reader, lines()))
-    unread = make_shared(_find_unread, reader, facts)
-
-    def look(key: str) -> BootSetting:
-        return BootSetting(
-            key, lazy(_find_settings, key, index), lazy(lambda: tuple(filter(None, (unread().get(key),))))
-        )
-
-    return SysctlAtBoot(
-        Lookup(look),
-        keys=lazy(lambda: tuple(sorted({key for key, value in lines() if value and _WILD.isdisjoint(key)}))),
-        unread=lazy(unread),
-    )
 
 
 def _find_unread(reader: Reader, facts: Facts) -> Mapping[str, Placed]:

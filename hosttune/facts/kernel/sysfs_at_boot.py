@@ -11,11 +11,12 @@ from collections.abc import Mapping
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, lazy, make_shared
+from hosttune.facts.base import Fact, UnknownFact, lazy
 from hosttune.facts.globs import fits_glob
 from hosttune.facts.lookups import Lookup
 from hosttune.facts.placed import Placed
 from hosttune.facts.reading import drop_in_texts, if_absent, read_text, read_texts
+from hosttune.facts.subject import Subject, fact
 from hosttune.facts.sysfs import fits
 from hosttune.frozen import frozen
 from hosttune.host.reading.effort import EFFORT
@@ -24,7 +25,6 @@ from hosttune.regex import regex
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hosttune.facts import Facts
     from hosttune.host.door import Reader
 
 SOURCES = ("command-line", "udev", "tmpfiles", "sysfsutils")  # in the order in which they act
@@ -78,10 +78,21 @@ class FileAtBoot(Fact):
 
 
 @frozen
-class SysfsAtBoot(Fact):
+class SysfsAtBoot(Subject):
     """`sysfs_at_boot["/sys/..."]`, for every file; only what was asked for is kept."""
 
-    entries: Mapping[str, FileAtBoot]
+    @fact
+    def entries(self) -> Mapping[str, FileAtBoot]:
+        return Lookup(lambda path: FileAtBoot(path, lazy(self._settings, path)))
+
+    @fact
+    def _written(self) -> _Written:
+        return _read_written(self.reader)
+
+    def _settings(self, path: str) -> tuple[Setter, ...]:
+        if fault := SysfsAtBoot.name_fault(path):
+            raise UnknownFact(fault[0])
+        return tuple(_find_setters(path, self._written))
 
     def __getitem__(self, path: str) -> FileAtBoot:
         return self.entries[path]
@@ -174,17 +185,6 @@ class _Written:
     udev: tuple[tuple[Mapping[str, str], str, Placed], ...]  # the names it must match, attribute, value
     tmpfiles: tuple[tuple[str, bool, Placed], ...]  # path, whether it adds to others, value
     sysfsutils: tuple[tuple[str, Placed], ...]  # path, value
-
-
-def collect(reader: Reader, facts: Facts) -> SysfsAtBoot:  # noqa: ARG001 - the interface of all subjects
-    written = make_shared(_read_written, reader)
-
-    def settings(path: str) -> tuple[Setter, ...]:
-        if fault := SysfsAtBoot.name_fault(path):
-            raise UnknownFact(fault[0])
-        return tuple(_find_setters(path, written()))
-
-    return SysfsAtBoot(Lookup(lambda path: FileAtBoot(path, lazy(settings, path))))
 
 
 def _read_written(reader: Reader) -> _Written:

@@ -10,16 +10,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, make_shared
+from hosttune.facts.base import UnknownFact, attempt
 from hosttune.facts.cpu.cpu import find_allowed, find_quota, group_folders, parse_groups
 from hosttune.facts.limits.limits import UNLIMITED, parse_limits
 from hosttune.facts.reading import if_absent, is_there, parse_or_unknown, read_line, read_text, require_known
+from hosttune.facts.subject import Subject, fact, read_with
 from hosttune.facts.work import SLURM_GROUP
 from hosttune.frozen import frozen
 from hosttune.numbers import parse_digits
 from hosttune.values import ABSENT
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from hosttune.facts import Facts
     from hosttune.facts.cpu.cpu import Quota
     from hosttune.host.door import Reader
@@ -30,19 +33,73 @@ _ENDLESS = 1 << 60  # version 1 writes the largest multiple of a page for no lim
 
 
 @frozen
-class Confines(Fact):
+class Confines(Subject):
     """The room of the process that asks. Nothing of it is looked at on a host outside of a job."""
 
-    by: str  # docker, podman, kubernetes, lxc ...: as host.container; slurm for a job; empty for neither
-    cpus: float  # by affinity and the tightest quota
-    counted_cpus: int  # what os.cpu_count() says
-    quota: str  # the file of the quota, where that decides; empty where the affinity does
-    memory_bytes: int  # the tightest limit of the control groups; 0 without one
-    counted_memory_bytes: int  # what /proc/meminfo says, and programs that read it: of the host
-    memory_kills: int  # processes that the kernel has killed in the group of that limit, which holds this one
-    nofile: int  # open files, the soft limit
-    memlock: int  # bytes of locked memory, the soft limit
-    has_rdma: bool  # devices of InfiniBand or RoCE can be opened here
+    # docker, podman, kubernetes, lxc ...: as host.container; slurm for a job; empty for neither
+    by: str = read_with(lambda self: _find_manager(self.reader, self.facts))
+
+    @fact
+    def cpus(self) -> float:
+        """By affinity and the tightest quota."""
+        return self._room[0]
+
+    counted_cpus: int = read_with(lambda self: self.facts.cpu.threads)  # what os.cpu_count() says
+
+    @fact
+    def quota(self) -> str:
+        """The file of the quota, where that decides; empty where the affinity does."""
+        return self._room[1]
+
+    @fact
+    def memory_bytes(self) -> int:
+        """The tightest limit of the control groups; 0 without one."""
+        return self._memory[0]
+
+    # what /proc/meminfo says, and programs that read it: of the host
+    counted_memory_bytes: int = read_with(lambda self: self.facts.memory.total_bytes)
+
+    @fact
+    def memory_kills(self) -> int:
+        """Processes that the kernel has killed in the group of that limit, which holds this one."""
+        return self._memory[1]
+
+    @fact
+    def nofile(self) -> int:
+        """Open files, the soft limit."""
+        return self._limits["Max open files"][0]
+
+    @fact
+    def memlock(self) -> int:
+        """Bytes of locked memory, the soft limit."""
+        return self._limits["Max locked memory"][0]
+
+    # devices of InfiniBand or RoCE can be opened here
+    has_rdma: bool = read_with(lambda self: is_there(self.reader, "/dev/infiniband"))
+
+    @fact
+    def _room(self) -> tuple[float, str]:
+        allowed = find_allowed(self.reader, "self")
+        quota: Quota | None = find_quota(self.reader, "self")
+        return (quota.cpus, quota.path) if quota and quota.cpus < allowed else (float(allowed), "")
+
+    @fact
+    def _memory(self) -> tuple[int, int]:
+        """The limit, and kills where it is set: version 2 counts there what was killed in all groups below, too."""
+        is_v1, folders = group_folders(self.reader, "self", "memory")
+        names = ("memory.limit_in_bytes",) if is_v1 else ("memory.max", "memory.high")
+        words = ((read_line(self.reader, f"{folder}/{name}"), folder) for folder in folders for name in names)
+        limits = [(parse_digits(word, _ENDLESS), folder) for word, folder in words if word is not ABSENT]
+        limit, folder = min(limits, default=(_ENDLESS, ""), key=lambda one: one[0])
+        if limit >= _ENDLESS:
+            return 0, 0
+        events = if_absent(read_text(self.reader, f"{folder}/{'memory.oom_control' if is_v1 else 'memory.events'}"), "")
+        kills = [line.split()[-1] for line in events.splitlines() if line.startswith("oom_kill ")]
+        return limit, parse_digits(kills[0], 0) if kills else 0
+
+    @fact
+    def _limits(self) -> Mapping[str, tuple[int, int]]:
+        return parse_or_unknown(parse_limits, require_known(read_text(self.reader, _LIMITS), _LIMITS))
 
     @property
     def whole_cpus(self) -> int:
@@ -63,24 +120,6 @@ class Confines(Fact):
         return ", ".join([f"{self.cpus:g} of {self.counted_cpus} CPUs", *memory, f"{files} open files"])
 
 
-def collect(reader: Reader, facts: Facts) -> Confines:
-    room = make_shared(_find_cpus, reader)
-    memory = make_shared(_find_memory, reader)
-    limits = make_shared(lambda: parse_or_unknown(parse_limits, require_known(read_text(reader, _LIMITS), _LIMITS)))
-    return Confines(
-        by=lazy(_find_manager, reader, facts),
-        cpus=lazy(lambda: room()[0]),
-        counted_cpus=lazy(lambda: facts.cpu.threads),
-        quota=lazy(lambda: room()[1]),
-        memory_bytes=lazy(lambda: memory()[0]),
-        counted_memory_bytes=lazy(lambda: facts.memory.total_bytes),
-        memory_kills=lazy(lambda: memory()[1]),
-        nofile=lazy(lambda: limits()["Max open files"][0]),
-        memlock=lazy(lambda: limits()["Max locked memory"][0]),
-        has_rdma=lazy(is_there, reader, "/dev/infiniband"),
-    )
-
-
 def _find_manager(reader: Reader, facts: Facts) -> str:
     if facts.host.is_container:
         return facts.host.container or "other"
@@ -88,23 +127,3 @@ def _find_manager(reader: Reader, facts: Facts) -> str:
     if not isinstance(groups, str):
         raise UnknownFact(groups.reason)
     return "slurm" if any(SLURM_GROUP.match(group) for group in parse_groups(groups).values()) else ""
-
-
-def _find_cpus(reader: Reader) -> tuple[float, str]:
-    allowed = find_allowed(reader, "self")
-    quota: Quota | None = find_quota(reader, "self")
-    return (quota.cpus, quota.path) if quota and quota.cpus < allowed else (float(allowed), "")
-
-
-def _find_memory(reader: Reader) -> tuple[int, int]:
-    """The limit, and kills where it is set: version 2 counts there what was killed in all groups below, too."""
-    is_v1, folders = group_folders(reader, "self", "memory")
-    names = ("memory.limit_in_bytes",) if is_v1 else ("memory.max", "memory.high")
-    words = ((read_line(reader, f"{folder}/{name}"), folder) for folder in folders for name in names)
-    limits = [(parse_digits(word, _ENDLESS), folder) for word, folder in words if word is not ABSENT]
-    limit, folder = min(limits, default=(_ENDLESS, ""), key=lambda one: one[0])
-    if limit >= _ENDLESS:
-        return 0, 0
-    events = if_absent(read_text(reader, f"{folder}/{'memory.oom_control' if is_v1 else 'memory.events'}"), "")
-    kills = [line.split()[-1] for line in events.splitlines() if line.startswith("oom_kill ")]
-    return limit, parse_digits(kills[0], 0) if kills else 0

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, lazy
+from hosttune.facts.base import Fact, UnknownFact
 from hosttune.facts.containers.kubernetes import DAEMONS
+from hosttune.facts.subject import Subject, read_with
 from hosttune.frozen import frozen
 from hosttune.numbers import parse_digits
 from hosttune.quoting import quote
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
     from hosttune.facts import Facts
     from hosttune.facts.limits.limits import ServiceLimits
-    from hosttune.host.door import Reader
 
 _DEFAULT = (1024, 524288)  # DefaultLimitNOFILE= of systemd-system.conf(5), from systemd 240 on
 _DAEMON_JSON = (
@@ -53,14 +53,10 @@ class ContainerLimits(Fact):
 
 
 @frozen
-class AllContainerLimits(Fact):
+class AllContainerLimits(Subject):
     """Those of the engines that run."""
 
-    all: tuple[ContainerLimits, ...]
-
-
-def collect(reader: Reader, facts: Facts) -> AllContainerLimits:  # noqa: ARG001 - the interface of all subjects
-    return AllContainerLimits(lazy(lambda: tuple(_find_limits(facts))))
+    all: tuple[ContainerLimits, ...] = read_with(lambda self: tuple(_find_limits(self.facts)))
 
 
 def _find_limits(facts: Facts) -> Iterator[ContainerLimits]:

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, lazy, make_shared
+from hosttune.facts.base import UnknownFact
 from hosttune.facts.limits.session_limits import parse_amount
+from hosttune.facts.subject import Subject, fact
 from hosttune.frozen import frozen
 from hosttune.numbers import parse_digits
 from hosttune.values import Unreadable
@@ -30,21 +31,96 @@ _OF_ALL_SERVICES = "system.conf/Manager/DefaultLimitNPROC"
 
 
 @frozen
-class HostTables(Fact):
+class HostTables(Subject):
     """How full they are. A counter that is not there counts nothing."""
 
-    connections: int  # that conntrack knows now
-    most_connections: int  # 0 if connections are not tracked
-    files: int  # open in all of the host
-    most_files: int  # fs.file-max
-    has_dropped: bool  # the kernel logged in the last day that a table was full, and that may be the host's own
-    has_refused_files: bool  # the kernel logged in the last day that no program could open another file
-    session_processes: str  # what a file sets as the most processes of any user; empty if no file does
-    session_processes_place: str  # FILE:LINE
-    session_locked: str  # KiB of memory that a session of any user may lock, as a file sets it; empty if no file does
-    session_locked_place: str  # FILE:LINE
-    job_processes: str  # the same, hard, of the service with the least that starts jobs or containers; empty if unset
-    job_processes_place: str  # FILE:LINE
+    @fact
+    def connections(self) -> int:
+        """That conntrack knows now."""
+        return parse_digits(_read_counter(self.reader, f"{_CONNTRACK}_count").strip(), 0)
+
+    @fact
+    def most_connections(self) -> int:
+        """0 if connections are not tracked."""
+        return parse_digits(_read_counter(self.reader, f"{_CONNTRACK}_max").strip(), 0)
+
+    @fact
+    def files(self) -> int:
+        """Open in all of the host."""
+        return self._files[0]
+
+    @fact
+    def most_files(self) -> int:
+        """fs.file-max."""
+        return self._files[1]
+
+    @fact
+    def has_dropped(self) -> bool:
+        """The kernel logged in the last day that a table was full, and that may be the host's own."""
+        return self.facts.device_log.conntrack_full > 0 and may_be_own(_read_counter(self.reader, _STATISTICS))
+
+    @fact
+    def has_refused_files(self) -> bool:
+        """The kernel logged in the last day that no program could open another file."""
+        return self.facts.device_log.files_exhausted
+
+    @fact
+    def session_processes(self) -> str:
+        """What a file sets as the most processes of any user; empty if no file does."""
+        return self._processes[0]
+
+    @fact
+    def session_processes_place(self) -> str:
+        """FILE:LINE."""
+        return self._processes[1]
+
+    @fact
+    def session_locked(self) -> str:
+        """KiB of memory that a session of any user may lock, as a file sets it; empty if no file does."""
+        return self._locked[0]
+
+    @fact
+    def session_locked_place(self) -> str:
+        """FILE:LINE."""
+        return self._locked[1]
+
+    @fact
+    def job_processes(self) -> str:
+        """The same, hard, of the service with the least that starts jobs or containers; empty if unset."""
+        return self._jobs[0]
+
+    @fact
+    def job_processes_place(self) -> str:
+        """FILE:LINE."""
+        return self._jobs[1]
+
+    @fact
+    def _files(self) -> tuple[int, int]:
+        return files_in(_read_counter(self.reader, _FILES))
+
+    @fact
+    def _processes(self) -> tuple[str, str]:
+        return _limit_of_sessions(self.facts, "nproc")
+
+    @fact
+    def _locked(self) -> tuple[str, str]:
+        return _limit_of_sessions(self.facts, "memlock")
+
+    @fact
+    def _jobs(self) -> tuple[str, str]:
+        """The least hard limit that a file sets for an installed service of these, and the place. Slurm replaces the
+        soft one by that of the submitting session (PropagateResourceLimits), so the soft one is not judged.
+        """
+        kept: list[tuple[float, str, str]] = []
+        for unit in _STARTS_JOBS:
+            setting = self.facts.unit_settings[f"{unit}/Service/LimitNPROC"]
+            if setting.exists and not setting.is_masked:
+                given = (setting.standing or self.facts.unit_settings[_OF_ALL_SERVICES].standing)[-1:]
+                words = ((one, one.value.rpartition(":")[2]) for one in given)
+                numbers = ((parse_amount(word), word, f"{one.path}:{one.line}") for one, word in words)
+                kept += [(number, word, place) for number, word, place in numbers if number is not None]
+        _, value, place = min(kept, default=(0.0, "", ""))
+        return value, place
 
     @property
     def connections_percent(self) -> float:
@@ -55,31 +131,6 @@ class HostTables(Fact):
     def files_percent(self) -> float:
         """How much of fs.file-max is in use."""
         return 100 * self.files / self.most_files if self.most_files else 0.0
-
-
-def collect(reader: Reader, facts: Facts) -> HostTables:
-    files = make_shared(lambda: files_in(_read_counter(reader, _FILES)))
-    processes, locked = (
-        make_shared(_limit_of_sessions, facts, "nproc"),
-        make_shared(_limit_of_sessions, facts, "memlock"),
-    )
-    jobs = make_shared(_job_processes, facts)
-    return HostTables(
-        connections=lazy(lambda: parse_digits(_read_counter(reader, f"{_CONNTRACK}_count").strip(), 0)),
-        most_connections=lazy(lambda: parse_digits(_read_counter(reader, f"{_CONNTRACK}_max").strip(), 0)),
-        files=lazy(lambda: files()[0]),
-        most_files=lazy(lambda: files()[1]),
-        has_dropped=lazy(
-            lambda: facts.device_log.conntrack_full > 0 and may_be_own(_read_counter(reader, _STATISTICS))
-        ),
-        has_refused_files=lazy(lambda: facts.device_log.files_exhausted),
-        session_processes=lazy(lambda: processes()[0]),
-        session_processes_place=lazy(lambda: processes()[1]),
-        session_locked=lazy(lambda: locked()[0]),
-        session_locked_place=lazy(lambda: locked()[1]),
-        job_processes=lazy(lambda: jobs()[0]),
-        job_processes_place=lazy(lambda: jobs()[1]),
-    )
 
 
 def _read_counter(reader: Reader, path: str) -> str:
@@ -114,20 +165,4 @@ def _limit_of_sessions(facts: Facts, item: str) -> tuple[str, str]:
         if one.domain == "*" and number is not None:
             kept[one.kind] = (number, one.given.value, f"{one.given.path}:{one.given.line}")
     _, value, place = min(kept.values(), default=(0.0, "", ""))
-    return value, place
-
-
-def _job_processes(facts: Facts) -> tuple[str, str]:
-    """The least hard limit that a file sets for an installed service of these, and the place. Slurm replaces the soft
-    one by that of the submitting session (PropagateResourceLimits), so the soft one is not judged.
-    """
-    kept: list[tuple[float, str, str]] = []
-    for unit in _STARTS_JOBS:
-        setting = facts.unit_settings[f"{unit}/Service/LimitNPROC"]
-        if setting.exists and not setting.is_masked:
-            given = (setting.standing or facts.unit_settings[_OF_ALL_SERVICES].standing)[-1:]
-            words = ((one, one.value.rpartition(":")[2]) for one in given)
-            numbers = ((parse_amount(word), word, f"{one.path}:{one.line}") for one, word in words)
-            kept += [(number, word, place) for number, word, place in numbers if number is not None]
-    _, value, place = min(kept, default=(0.0, "", ""))
     return value, place

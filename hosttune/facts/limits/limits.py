@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from hosttune.facts.base import Fact, attempt, lazy, make_shared
 from hosttune.facts.containers.kubernetes import DAEMONS
 from hosttune.facts.reading import derive, hint, if_absent, read_integer, read_text, require_known
+from hosttune.facts.subject import Subject, fact, read_with
 from hosttune.frozen import frozen
 from hosttune.host.processes.process_memory import user_of
 from hosttune.numbers import parse_digits
@@ -21,7 +22,6 @@ from hosttune.values import ABSENT
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from hosttune.facts import Facts
     from hosttune.host.door import Reader
 
 UNLIMITED = 1 << 62  # means `unlimited`: more than any limit that means something
@@ -59,13 +59,19 @@ class ServiceLimits(Fact):
 
 
 @frozen
-class JobLimits(Fact):
+class JobLimits(Subject):
     """What bounds jobs on this host."""
 
-    services: tuple[ServiceLimits, ...]  # those that run: slurmd, docker, containerd, those of Kubernetes, ssh
-    nr_open: int  # the most open files that any limit may say
-    inotify_instances: int  # of one user
-    inotify_watches: int  # of one user
+    @fact
+    def services(self) -> tuple[ServiceLimits, ...]:
+        """Those that run: slurmd, docker, containerd, those of Kubernetes, ssh."""
+        return () if self.reader.persistent_only else tuple(_read_services(self.reader))
+
+    # the most open files that any limit may say
+    nr_open: int = read_with(lambda self: _bound(self.reader, "/proc/sys/fs/nr_open"))
+    # of one user
+    inotify_instances: int = read_with(lambda self: _bound(self.reader, f"{_INOTIFY}/max_user_instances"))
+    inotify_watches: int = read_with(lambda self: _bound(self.reader, f"{_INOTIFY}/max_user_watches"))  # of one user
 
     @property
     def job_services(self) -> tuple[ServiceLimits, ...]:
@@ -84,15 +90,6 @@ def parse_limits(content: str) -> Mapping[str, tuple[int, int]]:
 
 def _parse_number(word: str) -> int:
     return UNLIMITED if word == "unlimited" else int(word)
-
-
-def collect(reader: Reader, facts: Facts) -> JobLimits:  # noqa: ARG001 - the interface of all subjects
-    return JobLimits(
-        services=lazy(lambda: () if reader.persistent_only else tuple(_read_services(reader))),
-        nr_open=lazy(_bound, reader, "/proc/sys/fs/nr_open"),
-        inotify_instances=lazy(_bound, reader, f"{_INOTIFY}/max_user_instances"),
-        inotify_watches=lazy(_bound, reader, f"{_INOTIFY}/max_user_watches"),
-    )
 
 
 def _bound(reader: Reader, path: str) -> int:

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, attempt, lazy
+from hosttune.facts.base import Fact, attempt
 from hosttune.facts.limits.limits import UNLIMITED, parse_limits
 from hosttune.facts.processes import is_of_host
 from hosttune.facts.reading import hint, if_absent, parse_or_unknown
+from hosttune.facts.subject import Subject, fact
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
 from hosttune.quoting import quote
@@ -22,7 +23,6 @@ from hosttune.values import Unreadable
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hosttune.facts import Facts
     from hosttune.host.door import Reader
 
 _SERVICE = regex(r"/system\.slice/(?:[^/]*\.slice/)*([^/]*\.service)(?:/|$)")
@@ -54,14 +54,13 @@ class FullService(Fact):
 
 
 @frozen
-class ServiceFiles(Fact):
+class ServiceFiles(Subject):
     """Those that are near their limit."""
 
-    full: tuple[FullService, ...]  # of each service the process that is nearest
-
-
-def collect(reader: Reader, facts: Facts) -> ServiceFiles:  # noqa: ARG001 - the interface of all subjects
-    return ServiceFiles(lazy(lambda: () if reader.persistent_only else tuple(_find_full(reader))))
+    @fact
+    def full(self) -> tuple[FullService, ...]:
+        """Of each service the process that is nearest."""
+        return () if self.reader.persistent_only else tuple(_find_full(self.reader))
 
 
 def _find_full(reader: Reader) -> Iterator[FullService]:

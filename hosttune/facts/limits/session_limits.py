@@ -18,6 +18,7 @@ from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, make_shared
 from hosttune.facts.lookups import Lookup
 from hosttune.facts.placed import Placed
 from hosttune.facts.reading import names_in, read_text, read_texts, require_known
+from hosttune.facts.subject import Subject, fact
 from hosttune.facts.versions import compare_versions
 from hosttune.frozen import frozen
 from hosttune.numbers import parse_digits
@@ -108,12 +109,34 @@ class SessionLimit(Fact):
 
 
 @frozen
-class SessionLimits(Fact):
+class SessionLimits(Subject):
     """`session_limits["ITEM"]`, for every item; only what was asked for is kept."""
 
-    entries: Mapping[str, SessionLimit]
-    refused: tuple[LimitLine, ...]  # hard limits of open files with which pam_limits refuses a login
-    refused_later: tuple[LimitLine, ...]  # more of them from the next boot on, as a file sets fs.nr_open lower then
+    @fact
+    def entries(self) -> Mapping[str, SessionLimit]:
+        return Lookup(self._look)
+
+    @fact
+    def refused(self) -> tuple[LimitLine, ...]:
+        """Hard limits of open files with which pam_limits refuses a login."""
+        return tuple(_find_refused(self.facts, self._look("nofile")))
+
+    @fact
+    def refused_later(self) -> tuple[LimitLine, ...]:
+        """More of them from the next boot on, as a file sets fs.nr_open lower then."""
+        return tuple(_find_refused_later(self.facts, self._look("nofile"), self.refused))
+
+    @fact
+    def _files(self) -> tuple[tuple[str, str], ...]:
+        return read_files(self.reader)
+
+    def _look(self, item: str) -> SessionLimit:
+        default = make_shared(_read_default, self.reader, item)
+        return SessionLimit(
+            lines=lazy(lambda: tuple(_find_lines(_normalize_item(item), self._files))),
+            soft=lazy(lambda: default()[0]),
+            hard=lazy(lambda: default()[1]),
+        )
 
     @property
     def refused_text(self) -> str:
@@ -132,23 +155,6 @@ class SessionLimits(Fact):
     def name_fault(item: str) -> tuple[str, str] | None:
         """What is wrong with an item as a rule writes it, and the way out."""
         return None if item in ITEMS else (f"{item!r} is no item of limits.conf", f"those are {', '.join(ITEMS)}")
-
-
-def collect(reader: Reader, facts: Facts) -> SessionLimits:
-    files = make_shared(read_files, reader)
-    refused = make_shared(lambda: tuple(_find_refused(facts, look("nofile"))))
-
-    def look(item: str) -> SessionLimit:
-        default = make_shared(_read_default, reader, item)
-        return SessionLimit(
-            lines=lazy(lambda: tuple(_find_lines(_normalize_item(item), files()))),
-            soft=lazy(lambda: default()[0]),
-            hard=lazy(lambda: default()[1]),
-        )
-
-    return SessionLimits(
-        Lookup(look), lazy(refused), lazy(lambda: tuple(_find_refused_later(facts, look("nofile"), refused())))
-    )
 
 
 def _find_refused(facts: Facts, nofile: SessionLimit) -> Iterator[LimitLine]:

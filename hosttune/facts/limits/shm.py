@@ -8,9 +8,10 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, make_shared
+from hosttune.facts.base import Fact, UnknownFact, attempt
 from hosttune.facts.reading import if_absent, make_unknown, names_in, read_text
 from hosttune.facts.storage.ways import ways_of
+from hosttune.facts.subject import Subject, fact, read_with
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
 from hosttune.host.reading.mountinfo import parse, topmost_at
@@ -50,14 +51,42 @@ class SmallShm(Fact):
 
 
 @frozen
-class Shm(Fact):
+class Shm(Subject):
     """Shared memory now."""
 
-    size_bytes: int  # of /dev/shm; 0 is unlimited
-    boot_bytes: int  # the size that fstab gives it at the next boot; 0 if it has no line with one, or a share of memory
-    available_bytes: int  # to an ordinary user
-    files: tuple[ShmFile, ...]  # of NCCL and PyTorch
-    containers: tuple[SmallShm, ...]  # of GPU processes whose /dev/shm is a mount of their own with a size
+    @fact
+    def size_bytes(self) -> int:
+        """Of /dev/shm; 0 is unlimited."""
+        return self._mount.total_bytes
+
+    @fact
+    def boot_bytes(self) -> int:
+        """The size that fstab gives it at the next boot; 0 if it has no line with one, or a share of memory."""
+        line = self.facts.fstab.by_path.get(SHM)
+        return (size_of(line.options) or 0) if line and line.fstype == "tmpfs" else 0
+
+    @fact
+    def available_bytes(self) -> int:
+        """To an ordinary user."""
+        return self._mount.available_bytes
+
+    files: tuple[ShmFile, ...] = read_with(lambda self: _read_files(self.reader, self.facts))  # of NCCL and PyTorch
+
+    @fact
+    def containers(self) -> tuple[SmallShm, ...]:
+        """Of GPU processes whose /dev/shm is a mount of their own with a size."""
+        views: dict[str | int, GpuProcess] = {}  # those of one container see the same
+        for process in self.facts.work.gpu_processes:
+            view = self.reader.link(f"/proc/{process.pid}/ns/mnt")
+            views.setdefault(view if isinstance(view, str) else process.pid, process)
+        if len(views) > _MOST_VIEWS:
+            raise UnknownFact(f"GPU processes see more than {_MOST_VIEWS} different trees of files")
+        host = _parse_mounted(if_absent(read_text(self.reader, "/proc/1/mountinfo"), "")) if views else None
+        return tuple(one for process in views.values() if (one := _find_small(self.reader, process, host)))
+
+    @fact
+    def _mount(self) -> Mount:
+        return _mount(self.reader, self.facts)
 
     @property
     def smallest_bytes(self) -> int:
@@ -79,27 +108,11 @@ def size_of(options: tuple[str, ...]) -> int | None:
     return None
 
 
-def collect(reader: Reader, facts: Facts) -> Shm:
-    mount = make_shared(_mount, reader, facts)
-    return Shm(
-        size_bytes=lazy(lambda: mount().total_bytes),
-        boot_bytes=lazy(_read_boot_bytes, facts),
-        available_bytes=lazy(lambda: mount().available_bytes),
-        files=lazy(_read_files, reader, facts),
-        containers=lazy(_find_containers, reader, facts),
-    )
-
-
 def _mount(reader: Reader, facts: Facts) -> Mount:
     mount = facts.mounts.at.get(SHM)
     if mount is None:
         raise make_unknown(reader, f"nothing is mounted at {SHM}")
     return mount
-
-
-def _read_boot_bytes(facts: Facts) -> int:
-    line = facts.fstab.by_path.get(SHM)
-    return (size_of(line.options) or 0) if line and line.fstype == "tmpfs" else 0
 
 
 def _read_files(reader: Reader, facts: Facts) -> tuple[ShmFile, ...]:
@@ -132,17 +145,6 @@ def _held_bytes(facts: Facts) -> int:
 
     held = attempt(look)
     return held if isinstance(held, int) else sys.maxsize
-
-
-def _find_containers(reader: Reader, facts: Facts) -> tuple[SmallShm, ...]:
-    views: dict[str | int, GpuProcess] = {}  # those of one container see the same
-    for process in facts.work.gpu_processes:
-        view = reader.link(f"/proc/{process.pid}/ns/mnt")
-        views.setdefault(view if isinstance(view, str) else process.pid, process)
-    if len(views) > _MOST_VIEWS:
-        raise UnknownFact(f"GPU processes see more than {_MOST_VIEWS} different trees of files")
-    host = _parse_mounted(if_absent(read_text(reader, "/proc/1/mountinfo"), "")) if views else None
-    return tuple(one for process in views.values() if (one := _find_small(reader, process, host)))
 
 
 def _parse_mounted(content: str) -> tuple[str, int | None] | None:

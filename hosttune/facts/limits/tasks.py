@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from hosttune.facts.base import Fact, UnknownFact, attempt, lazy
 from hosttune.facts.containers.kubernetes import DAEMONS
 from hosttune.facts.reading import hint, names_in, read_integer, read_line, read_text, require_known
+from hosttune.facts.subject import Subject, fact, read_with
 from hosttune.frozen import frozen
 from hosttune.numbers import parse_digits
 from hosttune.quoting import quote
@@ -21,7 +22,6 @@ from hosttune.values import ABSENT
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hosttune.facts import Facts
     from hosttune.host.door import Reader
 
 _ROOTS = ("/sys/fs/cgroup", "/sys/fs/cgroup/pids")  # version 2; the controller of version 1
@@ -64,12 +64,21 @@ class TaskGroup(Fact):
 
 
 @frozen
-class Tasks(Fact):
+class Tasks(Subject):
     """The whole host, and the groups in which services, jobs and people start tasks."""
 
-    total: int  # tasks on the host
-    most: int  # what the kernel allows: the lower of pid_max and threads-max
-    groups: tuple[TaskGroup, ...]  # those with a bound: logins, and services of the system
+    @fact
+    def total(self) -> int:
+        """Tasks on the host."""
+        match = _TASKS.fullmatch(str(require_known(read_text(self.reader, "/proc/loadavg"), "/proc/loadavg")))
+        if match is None:
+            raise UnknownFact("/proc/loadavg does not say how many tasks there are")
+        return int(match[1])
+
+    # what the kernel allows: the lower of pid_max and threads-max
+    most: int = read_with(lambda self: min(_bound(self.reader, name) for name in ("pid_max", "threads-max")))
+    # those with a bound: logins, and services of the system
+    groups: tuple[TaskGroup, ...] = read_with(lambda self: tuple(_read_groups(self.reader)))
 
     @property
     def percent(self) -> float:
@@ -81,25 +90,9 @@ def _compute_percent(tasks: int, most: int) -> float:
     return round(100 * tasks / most, 1) if most else 0.0
 
 
-def collect(reader: Reader, facts: Facts) -> Tasks:
-    del facts
-    return Tasks(
-        total=lazy(_count_total, reader),
-        most=lazy(lambda: min(_bound(reader, name) for name in ("pid_max", "threads-max"))),
-        groups=lazy(lambda: tuple(_read_groups(reader))),
-    )
-
-
 def _bound(reader: Reader, name: str) -> int:
     path = f"/proc/sys/kernel/{name}"
     return require_known(read_integer(reader, path), path)
-
-
-def _count_total(reader: Reader) -> int:
-    match = _TASKS.fullmatch(str(require_known(read_text(reader, "/proc/loadavg"), "/proc/loadavg")))
-    if match is None:
-        raise UnknownFact("/proc/loadavg does not say how many tasks there are")
-    return int(match[1])
 
 
 def _read_groups(reader: Reader) -> Iterator[TaskGroup]:

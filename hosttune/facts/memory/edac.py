@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, lazy
 from hosttune.facts.reading import if_absent, names_in, read_integer, read_line, require_known
+from hosttune.facts.subject import Subject, fact
 from hosttune.frozen import frozen
 
 if TYPE_CHECKING:
@@ -39,19 +40,13 @@ class Dimm(Fact):
 
 
 @frozen
-class Edac(Fact):
+class Edac(Subject):
     """The memory modules whose errors are counted; none where no driver counts."""
 
-    dimms: tuple[Dimm, ...]
-
-
-def collect(reader: Reader, facts: Facts) -> Edac:
-    return Edac(lazy(_read_dimms, reader, facts))
-
-
-def _read_dimms(reader: Reader, facts: Facts) -> tuple[Dimm, ...]:
-    controllers = [name for name in names_in(reader, _CONTROLLERS) if name[:2] == "mc" and name[2:].isdigit()]
-    return tuple(dimm for name in controllers for dimm in _read_controller(reader, facts, name))
+    @fact
+    def dimms(self) -> tuple[Dimm, ...]:
+        controllers = [name for name in names_in(self.reader, _CONTROLLERS) if name[:2] == "mc" and name[2:].isdigit()]
+        return tuple(dimm for name in controllers for dimm in _read_controller(self.reader, self.facts, name))
 
 
 def _read_controller(reader: Reader, facts: Facts, controller: str) -> tuple[Dimm, ...]:

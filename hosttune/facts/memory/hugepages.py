@@ -6,17 +6,13 @@ Sources: kernel, Documentation/admin-guide/mm/transhuge.rst and hugetlbpage.rst;
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, lazy
+from hosttune.facts.base import Fact
 from hosttune.facts.memory.memory import MEMINFO, parse_meminfo
 from hosttune.facts.reading import derive, if_absent, names_in, read_integer, read_line, read_text
+from hosttune.facts.subject import Subject, fact, number, read_with
 from hosttune.frozen import frozen
 from hosttune.regex import regex
-
-if TYPE_CHECKING:
-    from hosttune.facts import Facts
-    from hosttune.host.door import Reader
 
 _THP = "/sys/kernel/mm/transparent_hugepage"
 _POOLS = "/sys/kernel/mm/hugepages"
@@ -39,16 +35,45 @@ class HugePagePool(Fact):
 
 
 @frozen
-class Hugepages(Fact):
+class Hugepages(Subject):
     """Transparent huge pages (texts are empty where the kernel has none), and the pools that are not empty."""
 
-    mode: str  # always | madvise | never: which memory gets them
-    defrag: str  # always | defer | defer+madvise | madvise | never: who waits while the kernel makes one
-    boot_mode: str  # transparent_hugepage= on the kernel command line; empty without
-    anonymous_bytes: int  # memory of processes that is on them now
-    pmd_bytes: int  # size of a transparent huge page; 0 where the kernel has none
-    default_bytes: int  # size of a page of vm.nr_hugepages; 0 where the kernel has none
-    pools: tuple[HugePagePool, ...]  # the smallest pages first
+    # always | madvise | never: which memory gets them
+    mode: str = read_with(lambda self: chosen_of(if_absent(read_text(self.reader, f"{_THP}/enabled"), "")))
+    # always | defer | defer+madvise | madvise | never: who waits while the kernel makes one
+    defrag: str = read_with(lambda self: chosen_of(if_absent(read_text(self.reader, f"{_THP}/defrag"), "")))
+
+    @fact
+    def boot_mode(self) -> str:
+        """transparent_hugepage= on the kernel command line; empty without."""
+        return derive(read_line(self.reader, "/proc/cmdline"), "/proc/cmdline", boot_mode_in)
+
+    @fact
+    def anonymous_bytes(self) -> int:
+        """Memory of processes that is on them now."""
+        return derive(read_text(self.reader, MEMINFO), MEMINFO, parse_meminfo).get("AnonHugePages", 0)
+
+    # size of a transparent huge page; 0 where the kernel has none
+    pmd_bytes: int = number(f"{_THP}/hpage_pmd_size", absent=0)
+
+    @fact
+    def default_bytes(self) -> int:
+        """Size of a page of vm.nr_hugepages; 0 where the kernel has none."""
+        return derive(read_text(self.reader, MEMINFO), MEMINFO, parse_meminfo).get("Hugepagesize", 0)
+
+    @fact
+    def pools(self) -> tuple[HugePagePool, ...]:
+        """The smallest pages first."""
+        pools = []
+        for name in names_in(self.reader, _POOLS):
+            if match := _SIZE.fullmatch(name):
+                files = (f"{_POOLS}/{name}/{file}_hugepages" for file in ("nr", "free", "resv"))
+                pools.append(
+                    HugePagePool(
+                        int(match[1]) * 1024, *(if_absent(read_integer(self.reader, file), 0) for file in files)
+                    )
+                )
+        return tuple(sorted((pool for pool in pools if pool.total), key=lambda pool: pool.page_bytes))
 
     @property
     def idle_pool_bytes(self) -> int:
@@ -66,29 +91,3 @@ def boot_mode_in(command_line: str) -> str:
     """`transparent_hugepage=` on a kernel command line; the last one counts."""
     words = [word.partition("=")[2] for word in command_line.split() if word.startswith("transparent_hugepage=")]
     return words[-1] if words else ""
-
-
-def collect(reader: Reader, facts: Facts) -> Hugepages:  # noqa: ARG001 - the interface of all subjects
-    return Hugepages(
-        mode=lazy(lambda: chosen_of(if_absent(read_text(reader, f"{_THP}/enabled"), ""))),
-        defrag=lazy(lambda: chosen_of(if_absent(read_text(reader, f"{_THP}/defrag"), ""))),
-        boot_mode=lazy(lambda: derive(read_line(reader, "/proc/cmdline"), "/proc/cmdline", boot_mode_in)),
-        # The line is missing without CONFIG_TRANSPARENT_HUGEPAGE.
-        anonymous_bytes=lazy(
-            lambda: derive(read_text(reader, MEMINFO), MEMINFO, parse_meminfo).get("AnonHugePages", 0)
-        ),
-        pmd_bytes=lazy(lambda: if_absent(read_integer(reader, f"{_THP}/hpage_pmd_size"), 0)),
-        default_bytes=lazy(lambda: derive(read_text(reader, MEMINFO), MEMINFO, parse_meminfo).get("Hugepagesize", 0)),
-        pools=lazy(_read_pools, reader),
-    )
-
-
-def _read_pools(reader: Reader) -> tuple[HugePagePool, ...]:
-    pools = []
-    for name in names_in(reader, _POOLS):
-        if match := _SIZE.fullmatch(name):
-            files = (f"{_POOLS}/{name}/{file}_hugepages" for file in ("nr", "free", "resv"))
-            pools.append(
-                HugePagePool(int(match[1]) * 1024, *(if_absent(read_integer(reader, file), 0) for file in files))
-            )
-    return tuple(sorted((pool for pool in pools if pool.total), key=lambda pool: pool.page_bytes))

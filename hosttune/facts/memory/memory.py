@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, get_raw, lazy, make_shared
+from hosttune.facts.base import Fact, UnknownFact, get_raw
 from hosttune.facts.reading import derive, read_text
+from hosttune.facts.subject import Subject, fact
 from hosttune.frozen import frozen
 from hosttune.numbers import parse_digits
 from hosttune.regex import regex
@@ -37,21 +38,73 @@ class Swap(Fact):
 
 
 @frozen
-class Memory(Fact):
+class Memory(Subject):
     """Memory of the machine, without that of its GPUs. `available_bytes` is the kernel's estimate of what new work gets
     without swapping.
     """
 
-    total_bytes: int  # MemTotal of /proc/meminfo, less than what is built in
-    gpu_bytes: int  # memory of GPUs that the kernel uses as its own, and that is not in `total_bytes` (Grace)
-    available_bytes: int  # MemAvailable: the kernel's estimate for new work, without swapping
-    swap_total_bytes: int  # of all swap areas; 0 without swap
-    swap_free_bytes: int  # of all swap areas
-    swaps: tuple[Swap, ...]  # those that are in use, in the order of /proc/swaps
-    committed_bytes: int  # promised to programs, whether they use it or not
-    commit_limit_bytes: int  # what may be promised where vm.overcommit_memory is 2
-    corrupted_bytes: int  # put out of use after errors; also after corrected ones, by tools that do so
-    huge_pages_total: int  # pages of the default huge page size that are set aside
+    @fact
+    def total_bytes(self) -> int:
+        """MemTotal of /proc/meminfo, less than what is built in."""
+        return self._value("MemTotal") - sum(node.memory_bytes for node in self._of_gpus)
+
+    @fact
+    def gpu_bytes(self) -> int:
+        """Memory of GPUs that the kernel uses as its own, and that is not in `total_bytes` (Grace)."""
+        return sum(node.memory_bytes for node in self._of_gpus)
+
+    @fact
+    def available_bytes(self) -> int:
+        """MemAvailable: the kernel's estimate for new work, without swapping."""
+        return max(0, self._value("MemAvailable") - sum(node.free_bytes for node in self._of_gpus))
+
+    @fact
+    def swap_total_bytes(self) -> int:
+        """Of all swap areas; 0 without swap."""
+        return self._value("SwapTotal")
+
+    @fact
+    def swap_free_bytes(self) -> int:
+        """Of all swap areas."""
+        return self._value("SwapFree")
+
+    @fact
+    def swaps(self) -> tuple[Swap, ...]:
+        """Those that are in use, in the order of /proc/swaps."""
+        return _read_swaps(self.reader, lambda: self._meminfo)
+
+    @fact
+    def committed_bytes(self) -> int:
+        """Promised to programs, whether they use it or not."""
+        return self._value("Committed_AS")
+
+    @fact
+    def commit_limit_bytes(self) -> int:
+        """What may be promised where vm.overcommit_memory is 2."""
+        return self._value("CommitLimit")
+
+    @fact
+    def corrupted_bytes(self) -> int:
+        """Put out of use after errors; also after corrected ones, by tools that do so."""
+        return self._meminfo.get("HardwareCorrupted", 0)
+
+    @fact
+    def huge_pages_total(self) -> int:
+        """Pages of the default huge page size that are set aside."""
+        return self._meminfo.get("HugePages_Total", 0)
+
+    @fact
+    def _meminfo(self) -> Mapping[str, int]:
+        return derive(read_text(self.reader, MEMINFO), MEMINFO, parse_meminfo)
+
+    @fact
+    def _of_gpus(self) -> tuple[NumaNode, ...]:
+        return _of_gpus(self.facts)
+
+    def _value(self, name: str) -> int:
+        if name not in self._meminfo:
+            raise UnknownFact(f"{MEMINFO} has no {name}")
+        return self._meminfo[name]
 
     @property
     def has_swap(self) -> bool:
@@ -105,30 +158,6 @@ def parse_swaps(content: str) -> tuple[Swap, ...]:
             kib = int(fields[2]), int(fields[3])
             swaps.append(Swap(path, fields[1], kib[0] * 1024, kib[1] * 1024, path.startswith("/dev/zram")))
     return tuple(swaps)
-
-
-def collect(reader: Reader, facts: Facts) -> Memory:
-    meminfo = make_shared(lambda: derive(read_text(reader, MEMINFO), MEMINFO, parse_meminfo))
-    of_gpus = make_shared(_of_gpus, facts)
-
-    def value(name: str) -> int:
-        if name not in meminfo():
-            raise UnknownFact(f"{MEMINFO} has no {name}")
-        return meminfo()[name]
-
-    # A kernel without hugetlbfs has no HugePages_ lines, one without CONFIG_MEMORY_FAILURE no HardwareCorrupted.
-    return Memory(
-        total_bytes=lazy(lambda: value("MemTotal") - sum(node.memory_bytes for node in of_gpus())),
-        gpu_bytes=lazy(lambda: sum(node.memory_bytes for node in of_gpus())),
-        available_bytes=lazy(lambda: max(0, value("MemAvailable") - sum(node.free_bytes for node in of_gpus()))),
-        swap_total_bytes=lazy(value, "SwapTotal"),
-        swap_free_bytes=lazy(value, "SwapFree"),
-        swaps=lazy(_read_swaps, reader, meminfo),
-        committed_bytes=lazy(value, "Committed_AS"),
-        commit_limit_bytes=lazy(value, "CommitLimit"),
-        corrupted_bytes=lazy(lambda: meminfo().get("HardwareCorrupted", 0)),
-        huge_pages_total=lazy(lambda: meminfo().get("HugePages_Total", 0)),
-    )
 
 
 def _read_swaps(reader: Reader, meminfo: Callable[[], Mapping[str, int]]) -> tuple[Swap, ...]:

@@ -7,17 +7,12 @@ rules.d/70-memory.rules). What is no RAM (persistent memory, HBM in a processor,
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from hosttune.facts.base import Fact, lazy
+from hosttune.facts.base import Fact
 from hosttune.facts.reading import if_absent, read_text
+from hosttune.facts.subject import Subject, read_with
 from hosttune.frozen import frozen
 from hosttune.numbers import parse_digits
 from hosttune.regex import regex
-
-if TYPE_CHECKING:
-    from hosttune.facts import Facts
-    from hosttune.host.door import Reader
 
 UDEV = "/run/udev/data/+dmi:id"
 _FIELD = regex(r"E:MEMORY_DEVICE_(\d+)_(SIZE|SPEED_MTS|CONFIGURED_SPEED_MTS|LOCATOR|TYPE)=(.{1,80})")
@@ -34,10 +29,10 @@ class MemoryModule(Fact):
 
 
 @frozen
-class MemoryModules(Fact):
+class MemoryModules(Subject):
     """All of them, by slot; none where no one tells."""
 
-    all: tuple[MemoryModule, ...]
+    all: tuple[MemoryModule, ...] = read_with(lambda self: modules_in(if_absent(read_text(self.reader, UDEV), "")))
 
     @property
     def installed_bytes(self) -> int:
@@ -80,8 +75,3 @@ def modules_in(content: str) -> tuple[MemoryModule, ...]:
 
 def _parse_number(spelled: str) -> int:
     return parse_digits(spelled, 0)
-
-
-def collect(reader: Reader, facts: Facts) -> MemoryModules:
-    del facts
-    return MemoryModules(lazy(lambda: modules_in(if_absent(read_text(reader, UDEV), ""))))

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, lazy, make_shared
 from hosttune.facts.reading import derive, names_in, read_line, read_text
+from hosttune.facts.subject import Subject, fact
 from hosttune.frozen import frozen
 from hosttune.numbers import parse_digits
 from hosttune.ranges import number_list
 from hosttune.regex import regex
 
 if TYPE_CHECKING:
-    from hosttune.facts import Facts
     from hosttune.host.door import Reader
 
 _NODES = "/sys/devices/system/node"
@@ -31,10 +31,15 @@ class NumaNode(Fact):
 
 
 @frozen
-class Numa(Fact):
+class Numa(Subject):
     """The nodes that are on line, by number; none where the kernel was built without NUMA."""
 
-    nodes: tuple[NumaNode, ...]  # those without processors or without memory, too
+    @fact
+    def nodes(self) -> tuple[NumaNode, ...]:
+        """Those without processors or without memory, too."""
+        names = names_in(self.reader, _NODES)
+        ids = sorted(parse_digits(name[4:], -1) for name in names if name.startswith("node"))
+        return tuple(_read_node(self.reader, number) for number in ids if number >= 0)
 
     @property
     def with_cpus(self) -> tuple[NumaNode, ...]:
@@ -50,16 +55,6 @@ class Numa(Fact):
 def parse_memory(meminfo: str) -> dict[str, int]:
     """Name -> bytes of the lines of `node*/meminfo` that have a size (MemTotal, MemFree ...)."""
     return {name: int(kib) * 1024 for name, kib in _ENTRY.findall(meminfo)}
-
-
-def collect(reader: Reader, facts: Facts) -> Numa:  # noqa: ARG001 - the interface of all subjects
-    return Numa(lazy(_read_nodes, reader))
-
-
-def _read_nodes(reader: Reader) -> tuple[NumaNode, ...]:
-    names = names_in(reader, _NODES)
-    ids = sorted(parse_digits(name[4:], -1) for name in names if name.startswith("node"))
-    return tuple(_read_node(reader, number) for number in ids if number >= 0)
 
 
 def _read_node(reader: Reader, number: int) -> NumaNode:

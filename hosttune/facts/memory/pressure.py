@@ -12,15 +12,15 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, lazy, make_shared
+from hosttune.facts.base import Fact, UnknownFact
 from hosttune.facts.reading import derive, if_absent, names_in, read_integer, read_text, require_sure
+from hosttune.facts.subject import Subject, fact, read_with
 from hosttune.frozen import frozen
 from hosttune.numbers import parse_digits
 from hosttune.regex import regex
 from hosttune.values import ABSENT, Unreadable
 
 if TYPE_CHECKING:
-    from hosttune.facts import Facts
     from hosttune.host.door import Reader
 
 _LINE = regex(r"(some|full) avg10=([\d.]+) avg60=([\d.]+) avg300=([\d.]+) total=(\d+)")
@@ -43,16 +43,35 @@ class Stall(Fact):
 
 
 @frozen
-class PressureStalls(Fact):
+class PressureStalls(Subject):
     """Stalls now, and what the kernel has counted since it started."""
 
-    is_measured: bool  # the kernel keeps pressure stall information
-    memory: Stall  # for want of memory
-    io: Stall  # for want of a disk
-    swapped_in_bytes: int  # read back from swap since the start
-    oom_kills: int  # processes that the kernel killed for want of memory, those of control groups included
-    oom_groups: tuple[str, ...]  # top-level control groups in which it did
-    uptime_days: float  # since the start
+    # the kernel keeps pressure stall information
+    is_measured: bool = read_with(lambda self: not _is_off(self.reader, "memory"))
+    memory: Stall = read_with(lambda self: _read_stall(self.reader, "memory"))  # for want of memory
+    io: Stall = read_with(lambda self: _read_stall(self.reader, "io"))  # for want of a disk
+
+    @fact
+    def swapped_in_bytes(self) -> int:
+        """Read back from swap since the start."""
+        return _swapped_in(self.reader, self._counters)
+
+    @fact
+    def oom_kills(self) -> int:
+        """Processes that the kernel killed for want of memory, those of control groups included."""
+        return _count_kills(self._counters)
+
+    @fact
+    def oom_groups(self) -> tuple[str, ...]:
+        """top-level control groups in which it did."""
+        return _killed_in(self.reader) if self._counters.get("oom_kill") else ()
+
+    # since the start
+    uptime_days: float = read_with(lambda self: derive(read_text(self.reader, _UPTIME), _UPTIME, seconds_in) / 86400)
+
+    @fact
+    def _counters(self) -> Mapping[str, int]:
+        return derive(read_text(self.reader, _VMSTAT), _VMSTAT, parse_counters)
 
 
 def parse_stall(content: str) -> Stall:
@@ -69,19 +88,6 @@ def parse_counters(content: str) -> Mapping[str, int]:
     """`name number` lines, as in /proc/vmstat and memory.events."""
     rows = (row.split() for row in content.splitlines())
     return {row[0]: number for row in rows if len(row) == 2 and (number := parse_digits(row[1], -1)) >= 0}
-
-
-def collect(reader: Reader, facts: Facts) -> PressureStalls:  # noqa: ARG001 - the interface of all subjects
-    counters = make_shared(lambda: derive(read_text(reader, _VMSTAT), _VMSTAT, parse_counters))
-    return PressureStalls(
-        is_measured=lazy(lambda: not _is_off(reader, "memory")),
-        memory=lazy(_read_stall, reader, "memory"),
-        io=lazy(_read_stall, reader, "io"),
-        swapped_in_bytes=lazy(lambda: _swapped_in(reader, counters())),
-        oom_kills=lazy(lambda: _count_kills(counters())),
-        oom_groups=lazy(lambda: _killed_in(reader) if counters().get("oom_kill") else ()),
-        uptime_days=lazy(lambda: derive(read_text(reader, _UPTIME), _UPTIME, seconds_in) / 86400),
-    )
 
 
 def _is_off(reader: Reader, name: str) -> bool:

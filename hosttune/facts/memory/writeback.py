@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from hosttune.facts.base import Fact, UnknownFact, lazy
 from hosttune.facts.containers.kubernetes import is_of_pods
 from hosttune.facts.reading import if_absent, read_text
+from hosttune.facts.subject import Subject, read_with
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 
@@ -43,15 +44,13 @@ class SlowTarget(Fact):
 
 
 @frozen
-class Writeback(Fact):
+class Writeback(Subject):
     """What slow targets are written to, and how much may wait for all targets together."""
 
-    slow: tuple[SlowTarget, ...]  # network file systems, and hard disks with data
-    limit_bytes: int  # where programs that write are made to wait: dirty_bytes, or dirty_ratio percent of memory
-
-
-def collect(reader: Reader, facts: Facts) -> Writeback:
-    return Writeback(slow=lazy(lambda: tuple(_find_slow(reader, facts))), limit_bytes=lazy(_limit, facts))
+    # network file systems, and hard disks with data
+    slow: tuple[SlowTarget, ...] = read_with(lambda self: tuple(_find_slow(self.reader, self.facts)))
+    # where programs that write are made to wait: dirty_bytes, or dirty_ratio percent of memory
+    limit_bytes: int = read_with(lambda self: _limit(self.facts))
 
 
 def _limit(facts: Facts) -> int:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from hosttune.facts.base import Fact, UnknownFact, keep_known, known_items, known_part, lacking_of, lazy, make_shared
 from hosttune.facts.network.network import BONDING_MASTERS, speed_of
 from hosttune.facts.reading import derive, if_absent, read_integer, read_line, require_known
+from hosttune.facts.subject import Subject, fact
 from hosttune.frozen import frozen
 from hosttune.numbers import parse_digits
 from hosttune.values import ABSENT
@@ -21,7 +22,6 @@ from hosttune.values import ABSENT
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hosttune.facts import Facts
     from hosttune.host.door import Reader
 
 _CLASS = "/sys/class/net"
@@ -76,22 +76,16 @@ class Bond(Fact):
 
 
 @frozen
-class Bonds(Fact):
+class Bonds(Subject):
     """The bonds of this network namespace."""
 
-    all: tuple[Bond, ...]
-
-
-def collect(reader: Reader, facts: Facts) -> Bonds:
-    return Bonds(all=lazy(_read_bonds, reader, facts))
-
-
-def _read_bonds(reader: Reader, facts: Facts) -> tuple[Bond, ...]:
-    masters = read_line(reader, f"{_CLASS}/{BONDING_MASTERS}")
-    if masters is ABSENT:
-        _ = facts.network.names  # raises where no interface at all is to be seen
-        return ()
-    return tuple(_read_bond(reader, name) for name in sorted(str(masters).split()))
+    @fact
+    def all(self) -> tuple[Bond, ...]:
+        masters = read_line(self.reader, f"{_CLASS}/{BONDING_MASTERS}")
+        if masters is ABSENT:
+            _ = self.facts.network.names  # raises where no interface at all is to be seen
+            return ()
+        return tuple(_read_bond(self.reader, name) for name in sorted(str(masters).split()))
 
 
 def _read_known(reader: Reader, path: str) -> str:

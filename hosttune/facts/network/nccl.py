@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, lazy
 from hosttune.facts.network.gids import gids_of, has_gid, shared_gid
+from hosttune.facts.subject import Subject, fact, read_with
 from hosttune.frozen import frozen
 from hosttune.numbers import parse_digits
 
@@ -32,23 +32,100 @@ _LOCAL = ("lo", "docker", "virbr", "br-", "veth", "lxcbr", "cni", "flannel")
 
 
 @frozen
-class Nccl(Fact):
+class Nccl(Subject):
     """Settings, each as `NAME=value (file:line)`."""
 
-    all: tuple[str, ...]  # those of NCCL
-    p2p_disabled: tuple[str, ...]  # direct paths between GPUs are off
-    rdma_disabled: tuple[str, ...]  # paths over RDMA are off
-    shm_disabled: tuple[str, ...]  # paths through shared memory are off
-    forced: tuple[str, ...]  # algorithms, protocols, numbers of channels
-    traced: tuple[str, ...]  # NCCL_DEBUG=TRACE
-    absent_interfaces: tuple[str, ...]  # a list that no interface fits
-    local_interfaces: tuple[str, ...]  # a list that names bridges of containers or virtual machines
-    absent_devices: tuple[str, ...]  # a list that no RDMA device fits
-    empty_gids: tuple[str, ...]  # an entry of the cards' tables of addresses that holds none, and the cards
-    good_gid: int  # the first entry with an address of RoCE v2 on all of these cards; -1 where there is none
-    absent_files: tuple[str, ...]  # files that are named and are not there
-    has_topology: bool  # a topology file is named
-    plugin: str  # what tells that a vendor's plug-in carries the traffic between hosts; empty for NCCL's own transports
+    # those of NCCL
+    all: tuple[str, ...] = read_with(lambda self: tuple(one.shown for one in self.facts.environment.nccl))
+
+    @fact
+    def p2p_disabled(self) -> tuple[str, ...]:
+        """Direct paths between GPUs are off."""
+        return self._show_variables("NCCL_P2P_DISABLE") + self._show_variables(
+            "NCCL_P2P_LEVEL", when=lambda value: value in {"LOC", "0"}
+        )
+
+    @fact
+    def rdma_disabled(self) -> tuple[str, ...]:
+        """Paths over RDMA are off."""
+        return self._show_variables("NCCL_IB_DISABLE") + self._show_variables(
+            "NCCL_NET", when=lambda value: value.lower() == "socket"
+        )
+
+    @fact
+    def shm_disabled(self) -> tuple[str, ...]:
+        """Paths through shared memory are off."""
+        return self._show_variables("NCCL_SHM_DISABLE")
+
+    @fact
+    def forced(self) -> tuple[str, ...]:
+        """Algorithms, protocols, numbers of channels."""
+        return self._show_variables(*_FORCED, when=bool)
+
+    @fact
+    def traced(self) -> tuple[str, ...]:
+        """NCCL_DEBUG=TRACE."""
+        return self._show_variables("NCCL_DEBUG", when=lambda value: value.upper() == "TRACE")
+
+    @fact
+    def absent_interfaces(self) -> tuple[str, ...]:
+        """A list that no interface fits."""
+        return _find_absent(self.facts, "NCCL_SOCKET_IFNAME", lambda: self.facts.network.names)
+
+    @fact
+    def local_interfaces(self) -> tuple[str, ...]:
+        """A list that names bridges of containers or virtual machines."""
+        return self._show_variables("NCCL_SOCKET_IFNAME", when=_is_local)
+
+    @fact
+    def absent_devices(self) -> tuple[str, ...]:
+        """A list that no RDMA device fits."""
+        return _find_absent(self.facts, "NCCL_IB_HCA", lambda: self.facts.role.rdma_devices)
+
+    @fact
+    def empty_gids(self) -> tuple[str, ...]:
+        """An entry of the cards' tables of addresses that holds none, and the cards."""
+        asked = [
+            (one.shown, index)
+            for one in self.facts.environment.nccl
+            if one.name == "NCCL_IB_GID_INDEX" and (index := parse_digits(one.value, None)) is not None
+        ]
+        cards = _list_cards(self.facts) if asked else []
+        without = {index: [name for name in cards if not has_gid(self.reader, name, index)] for _, index in asked}
+        return tuple(f"{shown} on {', '.join(without[index])}" for shown, index in asked if without[index])
+
+    @fact
+    def good_gid(self) -> int:
+        """The first entry with an address of RoCE v2 on all of these cards; -1 where there is none."""
+        return shared_gid([gids_of(self.reader, name) for name in _list_cards(self.facts)])
+
+    @fact
+    def absent_files(self) -> tuple[str, ...]:
+        """Files that are named and are not there."""
+        return self._show_variables(*_FILES, when=lambda value: not _is_there(self.reader, value))
+
+    @fact
+    def has_topology(self) -> bool:
+        """A topology file is named."""
+        return any(one.name == "NCCL_TOPO_FILE" for one in self.facts.environment.nccl)
+
+    @fact
+    def plugin(self) -> str:
+        """What tells that a vendor's plug-in carries the traffic between hosts; empty for NCCL's own transports."""
+        for one in self.facts.environment.nccl:
+            if (
+                one.name.startswith(_OF_PLUGINS)
+                or (one.name == "NCCL_NET" and one.value.lower() not in _OWN_TRANSPORTS)
+                or (one.name in _PLUGINS and one.value.lower() not in {"", "none"})
+            ):
+                return one.shown
+        places = (path for path in _PLUGIN_FOLDERS if hasattr(self.reader.stat(path), "type"))
+        return next(places, "") or ("an Elastic Fabric Adapter" if self.facts.rdma.has_efa else "")
+
+    def _show_variables(
+        self, *names: str, when: Callable[[str], bool] = lambda value: value.lower() in _ON
+    ) -> tuple[str, ...]:
+        return tuple(one.shown for one in self.facts.environment.nccl if one.name in names and when(one.value))
 
 
 def parse_prefixes(value: str) -> tuple[str, bool, tuple[str, ...]]:
@@ -84,52 +161,6 @@ def takes_port(value: str, port: str) -> bool:
     return not entries or is_named is not bool(excluded)
 
 
-def collect(reader: Reader, facts: Facts) -> Nccl:
-    def show_variables(
-        *names: str, when: Callable[[str], bool] = lambda value: value.lower() in _ON
-    ) -> tuple[str, ...]:
-        return tuple(one.shown for one in facts.environment.nccl if one.name in names and when(one.value))
-
-    return Nccl(
-        all=lazy(lambda: tuple(one.shown for one in facts.environment.nccl)),
-        p2p_disabled=lazy(
-            lambda: (
-                show_variables("NCCL_P2P_DISABLE")
-                + show_variables("NCCL_P2P_LEVEL", when=lambda value: value in {"LOC", "0"})
-            )
-        ),
-        rdma_disabled=lazy(
-            lambda: (
-                show_variables("NCCL_IB_DISABLE")
-                + show_variables("NCCL_NET", when=lambda value: value.lower() == "socket")
-            )
-        ),
-        shm_disabled=lazy(show_variables, "NCCL_SHM_DISABLE"),
-        forced=lazy(show_variables, *_FORCED, when=bool),
-        traced=lazy(show_variables, "NCCL_DEBUG", when=lambda value: value.upper() == "TRACE"),
-        absent_interfaces=lazy(_find_absent, facts, "NCCL_SOCKET_IFNAME", lambda: facts.network.names),
-        local_interfaces=lazy(show_variables, "NCCL_SOCKET_IFNAME", when=_is_local),
-        absent_devices=lazy(_find_absent, facts, "NCCL_IB_HCA", lambda: facts.role.rdma_devices),
-        empty_gids=lazy(_empty_gids, reader, facts),
-        good_gid=lazy(lambda: shared_gid([gids_of(reader, name) for name in _list_cards(facts)])),
-        absent_files=lazy(lambda: show_variables(*_FILES, when=lambda value: not _is_there(reader, value))),
-        has_topology=lazy(lambda: any(one.name == "NCCL_TOPO_FILE" for one in facts.environment.nccl)),
-        plugin=lazy(_find_plugin, reader, facts),
-    )
-
-
-def _find_plugin(reader: Reader, facts: Facts) -> str:
-    for one in facts.environment.nccl:
-        if (
-            one.name.startswith(_OF_PLUGINS)
-            or (one.name == "NCCL_NET" and one.value.lower() not in _OWN_TRANSPORTS)
-            or (one.name in _PLUGINS and one.value.lower() not in {"", "none"})
-        ):
-            return one.shown
-    places = (path for path in _PLUGIN_FOLDERS if hasattr(reader.stat(path), "type"))
-    return next(places, "") or ("an Elastic Fabric Adapter" if facts.rdma.has_efa else "")
-
-
 def _find_absent(facts: Facts, name: str, names: Callable[[], tuple[str, ...]]) -> tuple[str, ...]:
     asked = (one for one in facts.environment.nccl if one.name == name and "$" not in one.value)
     return tuple(one.shown for one in asked if fits_none(one.value, names()))
@@ -140,17 +171,6 @@ def _list_cards(facts: Facts) -> list[str]:
     lists = [one.value for one in facts.environment.nccl if one.name == "NCCL_IB_HCA" and "$" not in one.value]
     ports = [port for port in facts.rdma.ports if port.link_layer == "Ethernet" and port.is_active]
     return [port.name for port in ports if all(takes_port(value, port.name) for value in lists)]
-
-
-def _empty_gids(reader: Reader, facts: Facts) -> tuple[str, ...]:
-    asked = [
-        (one.shown, index)
-        for one in facts.environment.nccl
-        if one.name == "NCCL_IB_GID_INDEX" and (index := parse_digits(one.value, None)) is not None
-    ]
-    cards = _list_cards(facts) if asked else []
-    without = {index: [name for name in cards if not has_gid(reader, name, index)] for _, index in asked}
-    return tuple(f"{shown} on {', '.join(without[index])}" for shown, index in asked if without[index])
 
 
 def _is_local(value: str) -> bool:

@@ -20,12 +20,12 @@ from hosttune.facts.reading import (
     read_text,
     require_known,
 )
+from hosttune.facts.subject import Subject, fact, read_with
 from hosttune.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from hosttune.facts import Facts
     from hosttune.host.door import Reader
 
 _CLASS = "/sys/class/net"
@@ -48,15 +48,28 @@ class NetworkInterface(Fact):
 
 
 @frozen
-class Network(Fact):
+class Network(Subject):
     """The interfaces of this network namespace, and settings."""
 
-    names: tuple[str, ...]  # of all interfaces
-    cards: tuple[NetworkInterface, ...]  # the interfaces that belong to a device
-    tcp_rmem: tuple[int, ...]  # bytes: least, at first, at most
-    tcp_wmem: tuple[int, ...]  # likewise, of what is sent
-    arp_ignore: int  # of `all`; the larger one of it and the interface's own counts
-    arp_announce: int  # likewise
+    names: tuple[str, ...] = read_with(lambda self: _list_names(self.reader))  # of all interfaces
+
+    @fact
+    def cards(self) -> tuple[NetworkInterface, ...]:
+        """The interfaces that belong to a device.
+
+        A host of containers has thousands of interfaces; of those without a device nothing is read.
+        """
+        subnets = make_shared(lambda: derive(if_absent(read_text(self.reader, ROUTES), ""), ROUTES, parse_routes))
+        names = (name for name in _list_names(self.reader) if is_there(self.reader, f"{_CLASS}/{name}/device"))
+        return tuple(_read_card(self.reader, name, subnets) for name in names)
+
+    # bytes: least, at first, at most
+    tcp_rmem: tuple[int, ...] = read_with(lambda self: _read_sizes(self.reader, "tcp_rmem"))
+    # likewise, of what is sent
+    tcp_wmem: tuple[int, ...] = read_with(lambda self: _read_sizes(self.reader, "tcp_wmem"))
+    # of `all`; the larger one of it and the interface's own counts
+    arp_ignore: int = read_with(lambda self: _read_arp(self.reader, "arp_ignore"))
+    arp_announce: int = read_with(lambda self: _read_arp(self.reader, "arp_announce"))  # likewise
 
     @property
     def fastest_mbps(self) -> int:
@@ -114,17 +127,6 @@ def _format_dotted(number: int) -> str:
     return ".".join(str(byte) for byte in number.to_bytes(4, "little"))
 
 
-def collect(reader: Reader, facts: Facts) -> Network:  # noqa: ARG001 - the interface of all subjects
-    return Network(
-        names=lazy(_list_names, reader),
-        cards=lazy(_read_cards, reader),
-        tcp_rmem=lazy(_read_sizes, reader, "tcp_rmem"),
-        tcp_wmem=lazy(_read_sizes, reader, "tcp_wmem"),
-        arp_ignore=lazy(_read_arp, reader, "arp_ignore"),
-        arp_announce=lazy(_read_arp, reader, "arp_announce"),
-    )
-
-
 def _list_names(reader: Reader) -> tuple[str, ...]:
     return tuple(name for name in require_known(reader.list(_CLASS), _CLASS) if name != BONDING_MASTERS)
 
@@ -136,13 +138,6 @@ def _read_sizes(reader: Reader, name: str) -> tuple[int, ...]:
 def _read_arp(reader: Reader, name: str) -> int:
     path = f"{_IPV4}/conf/all/{name}"
     return require_known(read_integer(reader, path), path)
-
-
-def _read_cards(reader: Reader) -> tuple[NetworkInterface, ...]:
-    """A host of containers has thousands of interfaces; of those without a device nothing is read."""
-    subnets = make_shared(lambda: derive(if_absent(read_text(reader, ROUTES), ""), ROUTES, parse_routes))
-    names = (name for name in _list_names(reader) if is_there(reader, f"{_CLASS}/{name}/device"))
-    return tuple(_read_card(reader, name, subnets) for name in names)
 
 
 def _read_card(reader: Reader, name: str, subnets: Callable[[], Mapping[str, tuple[str, ...]]]) -> NetworkInterface:

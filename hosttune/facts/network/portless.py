@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, lazy
 from hosttune.facts.gpu.gpus import DEVICES, driver_of
 from hosttune.facts.gpu.platforms import is_bridged
 from hosttune.facts.reading import if_absent, is_there, names_in, read_line, require_sure
+from hosttune.facts.subject import Subject, read_with
 from hosttune.frozen import frozen
 from hosttune.values import ABSENT
 
@@ -26,14 +26,10 @@ CONNECTX = frozenset({"0x1013", "0x1015", "0x1017", "0x1019", "0x101b", "0x101d"
 
 
 @frozen
-class Portless(Fact):
+class Portless(Subject):
     """Physical functions; none on boards where ConnectX functions lead to NVSwitches."""
 
-    slots: tuple[str, ...]  # 0000:65:01.0
-
-
-def collect(reader: Reader, facts: Facts) -> Portless:
-    return Portless(lazy(_find_slots, reader, facts))
+    slots: tuple[str, ...] = read_with(lambda self: _find_slots(self.reader, self.facts))  # 0000:65:01.0
 
 
 def _find_slots(reader: Reader, facts: Facts) -> tuple[str, ...]:

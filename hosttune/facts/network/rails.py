@@ -16,6 +16,7 @@ from hosttune.facts.gpu.gpus import DEVICES
 from hosttune.facts.gpu.pcie import ports_of
 from hosttune.facts.network.gids import gids_of
 from hosttune.facts.reading import if_absent, names_in, read_integer, read_line, require_known
+from hosttune.facts.subject import Subject, fact
 from hosttune.frozen import frozen
 from hosttune.host.door import Completed
 from hosttune.regex import regex
@@ -24,7 +25,6 @@ from hosttune.values import ABSENT
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from hosttune.facts import Facts
     from hosttune.facts.gpu.gpus import Gpu
     from hosttune.facts.network.rdma import RdmaPort
     from hosttune.host.door import Reader
@@ -63,11 +63,41 @@ class RailedGpu(Fact):
 
 
 @frozen
-class Rails(Fact):
+class Rails(Subject):
     """Rails on Ethernet, and what is near what."""
 
-    roce: tuple[Rail, ...]
-    gpus: tuple[RailedGpu, ...]  # by slot
+    @fact
+    def roce(self) -> tuple[Rail, ...]:
+        """Without virtual functions and ports whose interface is in another network namespace: those are someone's."""
+        kinds: dict[object, list[Rail]] = {}
+
+        def of(port: RdmaPort) -> tuple[Rail, ...]:
+            is_rail = port.link_layer == "Ethernet" and port.is_active and port.interfaces and not port.is_function
+            if not is_rail:
+                return ()
+            kin = kinds.setdefault((port.model, port.rate_gbps, port.is_near_gpu), [])
+            kin.append(_make_rail(self.reader, port, kin, 2 if port.is_near_gpu else _FEW))
+            return (kin[-1],)
+
+        return keep_known(of, self.facts.rdma.ports)
+
+    @fact
+    def gpus(self) -> tuple[RailedGpu, ...]:
+        """By slot.
+
+        Each with the RDMA devices below the same switch: a bridge that both hang on and that is no root port.
+        """
+
+        def switches(path: str) -> set[str]:
+            return set(ports_of(if_absent(self.reader.resolve(path), ""))[1:])
+
+        devices = {name: switches(f"{_CLASS}/{name}/device") for name in names_in(self.reader, _CLASS)}
+
+        def of(gpu: Gpu) -> tuple[RailedGpu, ...]:
+            above = switches(f"{DEVICES}/{gpu.slot}")
+            return (RailedGpu(gpu.slot, tuple(name for name, own in devices.items() if own & above)),)
+
+        return keep_known(of, self.facts.gpus.devices) if devices else ()
 
     @property
     def most_gpus_have_one(self) -> bool:
@@ -88,40 +118,6 @@ def most_common(values: Sequence[Any]) -> Any:
     """The value that most have; of several the largest; None of nothing."""
     counts = Counter(values)
     return max(counts, key=lambda value: (counts[value], value)) if counts else None
-
-
-def collect(reader: Reader, facts: Facts) -> Rails:
-    return Rails(roce=lazy(_find_rails, reader, facts), gpus=lazy(_find_gpus, reader, facts))
-
-
-def _find_gpus(reader: Reader, facts: Facts) -> tuple[RailedGpu, ...]:
-    """Each with the RDMA devices below the same switch: a bridge that both hang on and that is no root port."""
-
-    def switches(path: str) -> set[str]:
-        return set(ports_of(if_absent(reader.resolve(path), ""))[1:])
-
-    devices = {name: switches(f"{_CLASS}/{name}/device") for name in names_in(reader, _CLASS)}
-
-    def of(gpu: Gpu) -> tuple[RailedGpu, ...]:
-        above = switches(f"{DEVICES}/{gpu.slot}")
-        return (RailedGpu(gpu.slot, tuple(name for name, own in devices.items() if own & above)),)
-
-    return keep_known(of, facts.gpus.devices) if devices else ()
-
-
-def _find_rails(reader: Reader, facts: Facts) -> tuple[Rail, ...]:
-    """Without virtual functions and ports whose interface is in another network namespace: those are someone's own."""
-    kinds: dict[object, list[Rail]] = {}
-
-    def of(port: RdmaPort) -> tuple[Rail, ...]:
-        is_rail = port.link_layer == "Ethernet" and port.is_active and port.interfaces and not port.is_function
-        if not is_rail:
-            return ()
-        kin = kinds.setdefault((port.model, port.rate_gbps, port.is_near_gpu), [])
-        kin.append(_make_rail(reader, port, kin, 2 if port.is_near_gpu else _FEW))
-        return (kin[-1],)
-
-    return keep_known(of, facts.rdma.ports)
 
 
 def _make_rail(reader: Reader, port: RdmaPort, kin: list[Rail], least: int) -> Rail:

@@ -37,6 +37,7 @@ from hosttune.facts.reading import (
     read_line,
     require_sure,
 )
+from hosttune.facts.subject import Subject, fact, read_with
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 from hosttune.values import ABSENT, is_unrecorded
@@ -116,11 +117,16 @@ class RdmaPort(Fact):
 
 
 @frozen
-class Rdma(Fact):
+class Rdma(Subject):
     """All ports, by device."""
 
-    ports: tuple[RdmaPort, ...]  # by device, without those of `bridges`
-    bridges: tuple[str, ...] = ()  # devices between the host and the NVSwitches of HGX B200 and newer, left alone
+    @fact
+    def ports(self) -> tuple[RdmaPort, ...]:
+        """By device, without those of `bridges`."""
+        return _read_ports(self.reader, self.facts, self.bridges)
+
+    # devices between the host and the NVSwitches of HGX B200 and newer, left alone
+    bridges: tuple[str, ...] = read_with(lambda self: _find_bridges(self.reader, self.facts))
 
     @property
     def has_efa(self) -> bool:
@@ -146,11 +152,6 @@ def lanes_of(content: str) -> int:
     """`400 Gb/sec (4X NDR)` -> 4; 0 where it does not tell."""
     match = _RATE.match(content)
     return int(match[2] or 0) if match else 0
-
-
-def collect(reader: Reader, facts: Facts) -> Rdma:
-    bridges = make_shared(_find_bridges, reader, facts)
-    return Rdma(ports=lazy(lambda: _read_ports(reader, facts, bridges())), bridges=lazy(bridges))
 
 
 def _read_ports(reader: Reader, facts: Facts, bridges: tuple[str, ...]) -> tuple[RdmaPort, ...]:

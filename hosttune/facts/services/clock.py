@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, lazy, make_shared
+from hosttune.facts.base import UnknownFact
 from hosttune.facts.reading import ask, is_there, names_in, parse_or_unknown, require_sure
+from hosttune.facts.subject import Subject, fact
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
 
 if TYPE_CHECKING:
-    from hosttune.facts import Facts
     from hosttune.host.door import Reader
 
 TRACKING = ("chronyc", "-c", "tracking")
@@ -31,12 +31,44 @@ _HOUR_S = 3600
 
 
 @frozen
-class Clock(Fact):
+class Clock(Subject):
     """The clock of the machine."""
 
-    is_synchronized: bool  # by the daemon that runs
-    silent_hours: float  # since the daemon that runs heard of a server last; 0 where it never did
-    daemons: tuple[str, ...]  # the services that run and set it: chrony, systemd-timesyncd
+    @fact
+    def is_synchronized(self) -> bool:
+        """By the daemon that runs."""
+        if self._runs_chrony():
+            return bool(leap_status(self._tracking))
+        if "systemd-timesyncd" in self.daemons:
+            return is_there(self.reader, SYNCHRONIZED)
+        if self.daemons:
+            raise UnknownFact(f"{self.daemons[0]} sets the clock; ask it: ntpq -p, or the like")
+        return False
+
+    @fact
+    def silent_hours(self) -> float:
+        """Since the daemon that runs heard of a server last; 0 where it never did."""
+        heard = parse_or_unknown(heard_at, self._tracking) if self._runs_chrony() else _touched_at(self.reader)
+        return round(max(0.0, self.reader.now() - heard) / _HOUR_S, 1) if heard else 0.0
+
+    @fact
+    def daemons(self) -> tuple[str, ...]:
+        """The services that run and set it: chrony, systemd-timesyncd."""
+        running = {name for folder in _GROUPS for name in names_in(self.reader, folder)}
+        return tuple(name.removesuffix(".service") for name in DAEMONS if name in running)
+
+    @fact
+    def _tracking(self) -> str:
+        """What `chronyc -c tracking` prints, of which the last word is known."""
+        answer = ask(self.reader, TRACKING, timeout_s=_TIMEOUT_S)
+        leap = leap_status(answer.text) if answer.status == 0 else None
+        if leap is None:
+            lines = (answer.errors or answer.text).strip().splitlines() or ["it did not say"]
+            raise UnknownFact(f"chronyc: {lines[0]}")
+        return answer.text
+
+    def _runs_chrony(self) -> bool:
+        return any(name.startswith("chrony") for name in self.daemons)
 
 
 def leap_status(tracking: str) -> bool | None:
@@ -52,44 +84,6 @@ def heard_at(tracking: str) -> float:
     return float(fields[3]) if len(fields) > 3 else 0.0
 
 
-def collect(reader: Reader, facts: Facts) -> Clock:
-    del facts
-    daemons, tracking = make_shared(_list_daemons, reader), make_shared(_ask_tracking, reader)
-
-    def runs_chrony() -> bool:
-        return any(name.startswith("chrony") for name in daemons())
-
-    def is_synchronized() -> bool:
-        if runs_chrony():
-            return bool(leap_status(tracking()))
-        if "systemd-timesyncd" in daemons():
-            return is_there(reader, SYNCHRONIZED)
-        if daemons():
-            raise UnknownFact(f"{daemons()[0]} sets the clock; ask it: ntpq -p, or the like")
-        return False
-
-    def silent_hours() -> float:
-        heard = parse_or_unknown(heard_at, tracking()) if runs_chrony() else _touched_at(reader)
-        return round(max(0.0, reader.now() - heard) / _HOUR_S, 1) if heard else 0.0
-
-    return Clock(is_synchronized=lazy(is_synchronized), silent_hours=lazy(silent_hours), daemons=lazy(daemons))
-
-
 def _touched_at(reader: Reader) -> float:
     found = require_sure(reader.stat(SYNCHRONIZED))
     return found.mtime_ns / 1e9 if isinstance(found, Stat) else 0.0
-
-
-def _ask_tracking(reader: Reader) -> str:
-    """What `chronyc -c tracking` prints, of which the last word is known."""
-    answer = ask(reader, TRACKING, timeout_s=_TIMEOUT_S)
-    leap = leap_status(answer.text) if answer.status == 0 else None
-    if leap is None:
-        lines = (answer.errors or answer.text).strip().splitlines() or ["it did not say"]
-        raise UnknownFact(f"chronyc: {lines[0]}")
-    return answer.text
-
-
-def _list_daemons(reader: Reader) -> tuple[str, ...]:
-    running = {name for folder in _GROUPS for name in names_in(reader, folder)}
-    return tuple(name.removesuffix(".service") for name in DAEMONS if name in running)

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, lazy
+from hosttune.facts.base import Fact
 from hosttune.facts.limits.session_limits import parse_amount
 from hosttune.facts.reading import is_there, make_unknown, read_line, require_known, require_sure
 from hosttune.facts.storage.mounts import mount_of
 from hosttune.facts.storage.ways import Ways
+from hosttune.facts.subject import Subject, read_with
 from hosttune.frozen import frozen
 from hosttune.values import ABSENT
 
@@ -42,12 +43,15 @@ class KeptDumps(Fact):
 
 
 @frozen
-class CoreDumps(Fact):
+class CoreDumps(Subject):
     """Where dumps go."""
 
-    pattern: str  # of the kernel: core, /var/crash/core.%p, |/usr/lib/systemd/systemd-coredump ...
-    unbounded: tuple[str, ...]  # services that start jobs, and lines for logins, that let a dump have more than 1 GiB
-    kept: tuple[KeptDumps, ...]  # the folders that are there
+    # of the kernel: core, /var/crash/core.%p, |/usr/lib/systemd/systemd-coredump ...
+    pattern: str = read_with(lambda self: require_known(read_line(self.reader, _PATTERN), _PATTERN))
+    # services that start jobs, and lines for logins, that let a dump have more than 1 GiB
+    unbounded: tuple[str, ...] = read_with(lambda self: tuple(_find_unbounded(self.facts)))
+    # the folders that are there
+    kept: tuple[KeptDumps, ...] = read_with(lambda self: tuple(_find_kept(self.reader, self.facts)))
 
     @property
     def is_piped(self) -> bool:
@@ -63,14 +67,6 @@ class CoreDumps(Fact):
     def is_off(self) -> bool:
         """No one gets one: an empty pattern, or one that leads to nothing."""
         return self.pattern in {"", "/dev/null", "|/bin/false", "|/bin/true"}
-
-
-def collect(reader: Reader, facts: Facts) -> CoreDumps:
-    return CoreDumps(
-        pattern=lazy(lambda: require_known(read_line(reader, _PATTERN), _PATTERN)),
-        unbounded=lazy(lambda: tuple(_find_unbounded(facts))),
-        kept=lazy(lambda: tuple(_find_kept(reader, facts))),
-    )
 
 
 def _find_unbounded(facts: Facts) -> Iterator[str]:

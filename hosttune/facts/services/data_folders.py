@@ -13,13 +13,14 @@ import posixpath
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, make_shared
+from hosttune.facts.base import Fact, UnknownFact, attempt, make_shared
 from hosttune.facts.containers.kubernetes import DAEMONS
 from hosttune.facts.managers import running_services
 from hosttune.facts.reading import names_in, read_text
 from hosttune.facts.services.docker_binds import docker_binds
 from hosttune.facts.storage.mounts import is_system, mount_below
 from hosttune.facts.storage.ways import Ways
+from hosttune.facts.subject import Subject, fact, read_with
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 
@@ -59,11 +60,15 @@ class DataFolder(Fact):
 
 
 @frozen
-class DataFolders(Fact):
+class DataFolders(Subject):
     """Those of the services that run."""
 
-    running: tuple[DataFolder, ...]
-    on_root: tuple[DataFolder, ...]  # that a file puts outside of the system's folders, and that lie on the disk of /
+    @fact
+    def running(self) -> tuple[DataFolder, ...]:
+        return () if self.reader.persistent_only else tuple(_find_running(self.reader, self.facts))
+
+    # that a file puts outside of the system's folders, and that lie on the disk of /
+    on_root: tuple[DataFolder, ...] = read_with(lambda self: tuple(_on_root(self.facts)))
 
 
 @frozen
@@ -122,13 +127,6 @@ _SERVICES = (
     _Service("BeeGFS", ("beegfs-storage.service",), "", ("/etc/beegfs/beegfs-storage.conf",), "storeStorageDirectory"),
     _Service("BeeGFS", ("beegfs-meta.service",), "", ("/etc/beegfs/beegfs-meta.conf",), "storeMetaDirectory"),
 )  # fmt: skip
-
-
-def collect(reader: Reader, facts: Facts) -> DataFolders:
-    return DataFolders(
-        running=lazy(lambda: () if reader.persistent_only else tuple(_find_running(reader, facts))),
-        on_root=lazy(lambda: tuple(_on_root(facts))),
-    )
 
 
 def _on_root(facts: Facts) -> Iterator[DataFolder]:

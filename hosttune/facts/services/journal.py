@@ -8,16 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, lazy, make_shared
 from hosttune.facts.reading import is_there
+from hosttune.facts.subject import Subject, fact, read_with
 from hosttune.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from hosttune.facts import Facts
     from hosttune.facts.placed import Placed
-    from hosttune.host.door import Reader
 
 FOLDER = "/var/log/journal"
 _STORAGE = "journald.conf/Journal/Storage"
@@ -25,22 +23,24 @@ _OURS = "60-hosttune-services-journal.conf"
 
 
 @frozen
-class SystemdJournal(Fact):
+class SystemdJournal(Subject):
     """The journal of systemd."""
 
-    storage: str  # Storage=, in lower case; auto where no file sets it
-    has_folder: bool  # /var/log/journal is there
-    is_kept: bool  # it outlives a boot, also without what hosttune wrote
+    @fact
+    def storage(self) -> str:
+        """Storage=, in lower case; auto where no file sets it."""
+        return _get_last(self._values)
 
+    has_folder: bool = read_with(lambda self: is_there(self.reader, FOLDER))  # /var/log/journal is there
 
-def collect(reader: Reader, facts: Facts) -> SystemdJournal:
-    values = make_shared(lambda: facts.unit_settings[_STORAGE].values)
-    has_folder = make_shared(is_there, reader, FOLDER)
-    return SystemdJournal(
-        storage=lazy(lambda: _get_last(values())),
-        has_folder=lazy(has_folder),
-        is_kept=lazy(lambda: _is_kept(_get_last(one for one in values() if one.file_name != _OURS), has_folder)),
-    )
+    @fact
+    def is_kept(self) -> bool:
+        """It outlives a boot, also without what hosttune wrote."""
+        return _is_kept(_get_last(one for one in self._values if one.file_name != _OURS), lambda: self.has_folder)
+
+    @fact
+    def _values(self) -> tuple[Placed, ...]:
+        return self.facts.unit_settings[_STORAGE].values
 
 
 def _get_last(values: Iterable[Placed]) -> str:

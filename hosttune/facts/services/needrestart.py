@@ -11,15 +11,15 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, lazy
+from hosttune.facts.base import Fact
 from hosttune.facts.reading import names_in, read_texts
+from hosttune.facts.subject import Subject, read_with
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from hosttune.facts import Facts
     from hosttune.host.door import Reader
 
 MAIN = "/etc/needrestart/needrestart.conf"
@@ -54,14 +54,11 @@ class NeedrestartSetting(Fact):
 
 
 @frozen
-class Needrestart(Fact):
+class Needrestart(Subject):
     """needrestart's configuration."""
 
-    settings: tuple[NeedrestartSetting, ...]  # what its files say of restarts, in their order
-
-
-def collect(reader: Reader, facts: Facts) -> Needrestart:  # noqa: ARG001 - the interface of all subjects
-    return Needrestart(lazy(_read_settings, reader))
+    # what its files say of restarts, in their order
+    settings: tuple[NeedrestartSetting, ...] = read_with(lambda self: _read_settings(self.reader))
 
 
 def _read_settings(reader: Reader) -> tuple[NeedrestartSetting, ...]:

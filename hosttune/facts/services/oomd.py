@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, make_shared
+from hosttune.facts.base import Fact, UnknownFact, attempt
 from hosttune.facts.reading import ask, if_absent, names_in
+from hosttune.facts.subject import Subject, fact, read_with
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 
@@ -44,12 +45,32 @@ class Endangered(Fact):
 
 
 @frozen
-class Oomd(Fact):
+class Oomd(Subject):
     """The daemon, what it watches, and the GPU work there. Without swap, what is watched for swap is not counted."""
 
-    is_active: bool  # the daemon runs
-    watched: tuple[OomdUnit, ...]  # units below which it kills
-    endangered: tuple[Endangered, ...]  # GPU processes that it may kill
+    is_active: bool = read_with(lambda self: _is_active(self.reader))  # the daemon runs
+
+    @fact
+    def watched(self) -> tuple[OomdUnit, ...]:
+        """Units below which it kills."""
+        return tuple(OomdUnit(*one) for one in self._watched.items())
+
+    @fact
+    def endangered(self) -> tuple[Endangered, ...]:
+        """GPU processes that it may kill."""
+        return _find_endangered(self._processes, self._shown, self._watched)
+
+    @fact
+    def _processes(self) -> tuple[Process, ...]:
+        return _gpu_processes(self.reader, self.facts)
+
+    @fact
+    def _shown(self) -> dict[str, dict[str, str]]:
+        return _ask_properties(self.reader, lambda: self._processes)
+
+    @fact
+    def _watched(self) -> dict[str, str]:
+        return {name: why for name in sorted(self._shown) if (why := _why_watched(self._shown[name], self.facts))}
 
 
 def show_command(units: Iterable[str]) -> tuple[str, ...]:
@@ -75,19 +96,6 @@ def units_of(cgroup: str) -> tuple[str, ...]:
         if part.startswith("user@"):
             break
     return tuple(found)
-
-
-def collect(reader: Reader, facts: Facts) -> Oomd:
-    processes = make_shared(_gpu_processes, reader, facts)
-    shown = make_shared(_ask_properties, reader, processes)
-    watched = make_shared(
-        lambda: {name: why for name in sorted(shown()) if (why := _why_watched(shown()[name], facts))}
-    )
-    return Oomd(
-        is_active=lazy(_is_active, reader),
-        watched=lazy(lambda: tuple(OomdUnit(*one) for one in watched().items())),
-        endangered=lazy(lambda: _find_endangered(processes(), shown(), watched())),
-    )
 
 
 def _is_active(reader: Reader) -> bool:

@@ -12,7 +12,7 @@ import posixpath
 import re
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, keep_known, lazy, make_shared
+from hosttune.facts.base import UnknownFact, keep_known
 from hosttune.facts.reading import if_absent, is_there, make_unknown, parse_or_unknown, read_text
 from hosttune.facts.slurm_conf import (
     CONFIGLESS,
@@ -25,6 +25,7 @@ from hosttune.facts.slurm_conf import (
     with_defaults,
 )
 from hosttune.facts.storage.mounts import mount_of
+from hosttune.facts.subject import Subject, fact, read_with
 from hosttune.facts.versions import compare_versions
 from hosttune.frozen import frozen
 from hosttune.numbers import parse_digits
@@ -32,10 +33,8 @@ from hosttune.regex import regex
 from hosttune.values import ABSENT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from hosttune.facts import Facts
-    from hosttune.host.door import Reader
 
 _MOST_DEVICES = 256
 _PART = regex(r"(?:[^,(]|\([^)]*\)?)+")  # commas in braces part nothing
@@ -54,37 +53,265 @@ _OF_CPUS = ("cpus", "procs", "boards", "sockets", "socketsperboard", "coresperso
 
 
 @frozen
-class Slurm(Fact):
+class Slurm(Subject):
     """This node as Slurm's files have it. A number is 0 where they ask for nothing."""
 
-    conf: str  # the slurm.conf that slurmd reads
-    node: str  # what Slurm calls this host; empty for a node that the controller learns of when it comes up (slurmd -Z)
-    names: str  # NodeName of its line: gpu[01-16]
-    place: str  # of that line, FILE:LINE
-    cpus: int  # CPUs, or what Sockets, CoresPerSocket and ThreadsPerCore make
-    real_memory_mib: int  # RealMemory of this node, in MiB; 0 where it is not set
-    memory_mib: int  # what slurmd reports
-    memory_percent: float  # of RealMemory that is enough: node_reg_mem_percent
-    tmp_disk_mib: int  # TmpDisk of this node, in MiB; 0 where it is not set
-    tmp_fs: str  # /tmp unless set
-    spool: str  # SlurmdSpoolDir: state of slurmd, and the scripts of jobs
-    state: str  # StateSaveLocation, of the controller
-    tmp_fs_mib: int  # the size of its file system, as slurmd reports it
-    gpus: int  # of Gres
-    has_mig_types: bool  # they are parts of GPUs (1g.10gb)
-    missing_mig: tuple[str, ...]  # `Gres has 4 of 1g.10gb, and there are 3`, for each profile that is short
-    is_overridden: bool  # config_overrides: nothing of all that is compared
-    gres_conf: str  # its path
-    has_gpu_devices: bool  # gres.conf names the device files of GPUs, or lets slurmd look for them (AutoDetect)
-    wants_plain_nvml: bool  # it looks for GPUs by libnvidia-ml.so alone: AutoDetect=nvml before 24.05.5
-    missing_devices: tuple[str, ...]  # files that gres.conf names for this node and that are not there
-    is_shared: bool  # several jobs can run here at once
-    unconstrained: tuple[str, ...]  # of ConstrainDevices, ConstrainRAMSpace, ConstrainCores those that are not in force
-    uses_cgroups: bool  # TaskPlugin names task/cgroup, without which cgroup.conf binds no one
-    health_program: str  # empty for none
-    health_interval_s: int  # 0: it does not run again
-    health_bound_s: int  # the longest time that this program, a script, gives what it starts; 0 where it names none
-    propagated: tuple[str, ...]  # of MEMLOCK and NOFILE what jobs take along from where they were submitted
+    @fact
+    def conf(self) -> str:
+        """The slurm.conf that slurmd reads: that which it was given, or has from the controller, else the first of the
+        usual ones.
+        """
+        given = self._arguments
+        places = (given["file"],) if "file" in given else (*(CONFIGLESS if "server" in given else ()), *SLURM_CONF)
+        found = next((path for path in places if self.reader.stat(path) is not ABSENT), "")
+        if not found:
+            raise UnknownFact(f"no slurm.conf was found ({', '.join(places[:2])} ...)")
+        return found
+
+    @fact
+    def node(self) -> str:
+        """What Slurm calls this host; empty for a node that the controller learns of when it comes up (slurmd -Z)."""
+        return self._line[0]
+
+    @fact
+    def names(self) -> str:
+        """NodeName of its line: gpu[01-16]."""
+        return self._value_of("nodename")
+
+    @fact
+    def place(self) -> str:
+        """Of that line, FILE:LINE."""
+        row = self._line[1]
+        return row.place if row else ""
+
+    @fact
+    def cpus(self) -> int:
+        """CPUs, or what Sockets, CoresPerSocket and ThreadsPerCore make."""
+        row = self._line[1]
+        return parse_or_unknown(cpus_of, row.values if row else {})
+
+    @fact
+    def real_memory_mib(self) -> int:
+        """RealMemory of this node, in MiB; 0 where it is not set."""
+        return parse_or_unknown(_parse_number, self._value_of("realmemory") or "0")
+
+    # what slurmd reports
+    memory_mib: int = read_with(lambda self: (self.facts.memory.total_bytes + self.facts.memory.gpu_bytes) // _MIB)
+
+    @fact
+    def memory_percent(self) -> float:
+        """Of RealMemory that is enough: node_reg_mem_percent."""
+        if percent := _REG_MEM.search(self._setting("SlurmctldParameters")):
+            return float(percent[1])
+        return _CLOUD_PERCENT if "CLOUD" in self._value_of("state").upper() else 100.0
+
+    @fact
+    def tmp_disk_mib(self) -> int:
+        """TmpDisk of this node, in MiB; 0 where it is not set."""
+        return parse_or_unknown(_parse_number, self._value_of("tmpdisk") or "0")
+
+    @fact
+    def tmp_fs(self) -> str:
+        """/tmp unless set."""
+        return self._setting("TmpFS", "/tmp")
+
+    @fact
+    def spool(self) -> str:
+        """SlurmdSpoolDir: state of slurmd, and the scripts of jobs.
+
+        %h in it is the name of the host, %n what Slurm calls it.
+        """
+        path, host = self._setting("SlurmdSpoolDir", "/var/spool/slurmd"), self.facts.host.hostname.partition(".")[0]
+        return path.replace("%h", host).replace("%n", self.node if "%n" in path else host)
+
+    @fact
+    def state(self) -> str:
+        """StateSaveLocation, of the controller."""
+        return self._setting("StateSaveLocation", "/var/spool")
+
+    @fact
+    def tmp_fs_mib(self) -> int:
+        """The size of its file system, as slurmd reports it: blocks, as statvfs(3) has them."""
+        mount = mount_of(self.facts.mounts.visible, self.tmp_fs)
+        if mount is None:
+            raise make_unknown(self.reader, f"no file system holds {self.tmp_fs}")
+        if mount.is_network:
+            raise UnknownFact(f"{self.tmp_fs} (TmpFS) is on the network, where its size is not asked")
+        return mount.total_bytes // _MIB
+
+    @fact
+    def gpus(self) -> int:
+        """Of Gres."""
+        return gpus_of(self._value_of("gres"))[0]
+
+    @fact
+    def has_mig_types(self) -> bool:
+        """They are parts of GPUs (1g.10gb)."""
+        return gpus_of(self._value_of("gres"))[1]
+
+    @fact
+    def missing_mig(self) -> tuple[str, ...]:
+        """`Gres has 4 of 1g.10gb, and there are 3`, for each profile that is short."""
+        wanted = mig_of(self._value_of("gres"))
+        return short_of(wanted, self.facts.health.mig_profiles) if wanted else ()
+
+    @fact
+    def is_overridden(self) -> bool:
+        """config_overrides: nothing of all that is compared."""
+        words = self._setting("SlurmdParameters").lower().split(",")
+        return "config_overrides" in (one.strip().partition("=")[0] for one in words)
+
+    @fact
+    def gres_conf(self) -> str:
+        """Its path."""
+        return f"{posixpath.dirname(self.conf)}/gres.conf"
+
+    @fact
+    def has_gpu_devices(self) -> bool:
+        """gres.conf names the device files of GPUs, or lets slurmd look for them (AutoDetect)."""
+        return self._names_gpus or self._autodetect != "off" or "dynamic" in self._arguments
+
+    @fact
+    def wants_plain_nvml(self) -> bool:
+        """It looks for GPUs by libnvidia-ml.so alone: AutoDetect=nvml before 24.05.5.
+
+        Of a slurmd that no package brought the version is not known, and nothing is claimed.
+        """
+        if self._autodetect != "nvml" or self._names_gpus:
+            return False
+        packages = self.facts.packages
+        versions = [packages[name].version for name in _PACKAGES if packages[name].is_brought]
+        return bool(versions) and all(compare_versions(one, _FALLS_BACK) < 0 for one in versions)
+
+    @fact
+    def missing_devices(self) -> tuple[str, ...]:
+        """Files that gres.conf names for this node and that are not there."""
+        named = (_devices_of(row) for row in self._own_gres)
+        files = [path for one in named if one for path in parse_or_unknown(hosts_in, one)]
+        looked_for = dict.fromkeys(files[:_MOST_DEVICES])
+        return keep_known(lambda path: () if is_there(self.reader, path) else (path,), looked_for)
+
+    @fact
+    def is_shared(self) -> bool:
+        """Several jobs can run here at once."""
+        if "linear" in self._setting("SelectType"):
+            return False
+        partitions = with_defaults(self._rows, "partitionname")
+        shares = {row.values.get("oversubscribe", row.values.get("shared", "")).upper() for row in partitions}
+        return shares != {"EXCLUSIVE"}
+
+    @fact
+    def unconstrained(self) -> tuple[str, ...]:
+        """Of ConstrainDevices, ConstrainRAMSpace, ConstrainCores those that are not in force."""
+        in_force = set()
+        if self.uses_cgroups:
+            cgroup = settings_of(slurm_rows(f"{posixpath.dirname(self.conf)}/cgroup.conf", self._read_content))
+            in_force = {key for key, value in cgroup.items() if value.lower() == "yes"}
+        memory = "constrainramspace" in in_force or "constrainswapspace" in in_force
+        memory = memory and "memory" in self._setting("SelectTypeParameters").lower()
+        is_there = {
+            "ConstrainDevices": "constraindevices" in in_force, "ConstrainRAMSpace": memory,
+            "ConstrainCores": "constraincores" in in_force,
+        }  # fmt: skip
+        return tuple(key for key, there in is_there.items() if not there)
+
+    @fact
+    def uses_cgroups(self) -> bool:
+        """TaskPlugin names task/cgroup, without which cgroup.conf binds no one."""
+        return "cgroup" in self._setting("TaskPlugin").lower()
+
+    @fact
+    def health_program(self) -> str:
+        """Empty for none."""
+        program = self._setting("HealthCheckProgram")
+        return "" if program.lower() in {"", "(null)"} else program
+
+    @fact
+    def health_interval_s(self) -> int:
+        """0: it does not run again."""
+        return parse_or_unknown(_parse_number, self._setting("HealthCheckInterval", "0"))
+
+    @fact
+    def health_bound_s(self) -> int:
+        """The longest time that this program, a script, gives what it starts (`--within 40s`, `timeout 90`); 0 where it
+        names none.
+        """
+        if not self.health_program:
+            return 0
+        script = self._read_content(self.health_program)[: 1 << 16]
+        bounds = _BOUND.findall("\n".join(_ASIDE.sub("", row) for row in script.splitlines()))
+        return max((int(number) * (60 if unit == "m" else 1) for number, unit in bounds), default=0)
+
+    @fact
+    def propagated(self) -> tuple[str, ...]:
+        """Of MEMLOCK and NOFILE what jobs take along from where they were submitted."""
+        names = ("MEMLOCK", "NOFILE")
+        excepted = self._setting("PropagateResourceLimitsExcept").upper().replace(" ", "").split(",")
+        if excepted != [""]:
+            return tuple(name for name in names if name not in excepted and "ALL" not in excepted)
+        listed = self._setting("PropagateResourceLimits", "ALL").upper().replace(" ", "").split(",")
+        return tuple(name for name in names if name in listed or "ALL" in listed)
+
+    @fact
+    def _arguments(self) -> Mapping[str, str]:
+        """The options of slurmd that name a file or the node; of one that does not run there are none."""
+        commands = self.facts.processes["slurmd"].commands
+        words = commands[0].split() if commands else []
+        found = {}
+        for word, following in zip(words, [*words[1:], ""], strict=False):
+            name, equals, value = word.partition("=")
+            if name in _OPTIONS:
+                found[_OPTIONS[name]] = value if equals else following
+            elif word[:2] in _OPTIONS and len(word) > 2 and word[1] != "-":
+                found[_OPTIONS[word[:2]]] = word[2:]
+        return found
+
+    @fact
+    def _rows(self) -> tuple[SlurmRow, ...]:
+        return tuple(slurm_rows(self.conf, self._read_content))
+
+    @fact
+    def _settings(self) -> Mapping[str, str]:
+        return settings_of(self._rows)
+
+    @fact
+    def _line(self) -> tuple[str, SlurmRow | None]:
+        """What Slurm calls this host, and its line; none for a node without one."""
+        options = self._arguments
+        short = options.get("name") or self.facts.host.hostname.partition(".")[0]
+        for row in with_defaults(self._rows, "nodename"):
+            if name := parse_or_unknown(_name_in, row, short, self.facts.host.hostname):
+                return name, row
+        if "dynamic" in options:
+            return "", None
+        raise UnknownFact(f"{self.conf} names no node {short}")
+
+    @fact
+    def _own_gres(self) -> tuple[SlurmRow, ...]:
+        """The lines of gres.conf that are about this node, or all."""
+        rows = slurm_rows(self.gres_conf, self._read_content)
+        return tuple(row for row in rows if parse_or_unknown(_is_about, row, self.node))
+
+    @fact
+    def _autodetect(self) -> str:
+        rows = [row.values for row in self._own_gres if "autodetect" in row.values]
+        ours = [values for values in rows if "nodename" in values]
+        return (ours or rows or [{"autodetect": "off"}])[-1]["autodetect"].lower()
+
+    @fact
+    def _names_gpus(self) -> bool:
+        return any(row.values.get("name", "").lower() == "gpu" and _devices_of(row) for row in self._own_gres)
+
+    def _read_content(self, path: str) -> str:
+        return if_absent(read_text(self.reader, path), "")
+
+    def _setting(self, key: str, otherwise: str = "") -> str:
+        return self._settings.get(key.lower(), otherwise)
+
+    def _value_of(self, key: str) -> str:
+        """What the line of this node says."""
+        row = self._line[1]
+        return row.values.get(key, "") if row else ""
 
     @property
     def least_memory_mib(self) -> float:
@@ -154,172 +381,6 @@ def _parse_number(word: str) -> int:
     return number
 
 
-class _SlurmFiles:
-    """The files of this node, each read when it is first asked for. Raises UnknownFact where one cannot be read."""
-
-    def __init__(self, reader: Reader, facts: Facts) -> None:
-        self.reader = reader
-        self.facts = facts
-        self.arguments = make_shared(self._arguments)
-        self.conf = make_shared(self._conf)
-        self.rows = make_shared(lambda: tuple(slurm_rows(self.conf(), self._content)))
-        self.settings = make_shared(lambda: settings_of(self.rows()))
-        self.line = make_shared(self._line)
-        self.gres_conf = make_shared(lambda: f"{posixpath.dirname(self.conf())}/gres.conf")
-        self.gres = make_shared(lambda: tuple(slurm_rows(self.gres_conf(), self._content)))
-        self.cgroup = make_shared(
-            lambda: settings_of(slurm_rows(f"{posixpath.dirname(self.conf())}/cgroup.conf", self._content))
-        )
-        self.own_gres = make_shared(self._own_gres)
-
-    def _content(self, path: str) -> str:
-        return if_absent(read_text(self.reader, path), "")
-
-    def _arguments(self) -> Mapping[str, str]:
-        """The options of slurmd that name a file or the node; of one that does not run there are none."""
-        commands = self.facts.processes["slurmd"].commands
-        words = commands[0].split() if commands else []
-        found = {}
-        for word, following in zip(words, [*words[1:], ""], strict=False):
-            name, equals, value = word.partition("=")
-            if name in _OPTIONS:
-                found[_OPTIONS[name]] = value if equals else following
-            elif word[:2] in _OPTIONS and len(word) > 2 and word[1] != "-":
-                found[_OPTIONS[word[:2]]] = word[2:]
-        return found
-
-    def _conf(self) -> str:
-        """The file that slurmd was given, or has from the controller, else the first of the usual ones."""
-        options = self.arguments()
-        places = (
-            (options["file"],) if "file" in options else (*(CONFIGLESS if "server" in options else ()), *SLURM_CONF)
-        )
-        found = next((path for path in places if self.reader.stat(path) is not ABSENT), "")
-        if not found:
-            raise UnknownFact(f"no slurm.conf was found ({', '.join(places[:2])} ...)")
-        return found
-
-    def setting(self, key: str, otherwise: str = "") -> str:
-        return self.settings().get(key.lower(), otherwise)
-
-    def has(self, key: str, word: str) -> bool:
-        """Whether a list of words holds one, in any case."""
-        return word in (one.strip().partition("=")[0] for one in self.setting(key).lower().split(","))
-
-    def _line(self) -> tuple[str, SlurmRow | None]:
-        """What Slurm calls this host, and its line; none for a node without one."""
-        options = self.arguments()
-        short = options.get("name") or self.facts.host.hostname.partition(".")[0]
-        for row in with_defaults(self.rows(), "nodename"):
-            if name := parse_or_unknown(_name_in, row, short, self.facts.host.hostname):
-                return name, row
-        if "dynamic" in options:
-            return "", None
-        raise UnknownFact(f"{self.conf()} names no node {short}")
-
-    def value(self, key: str) -> str:
-        """What the line of this node says."""
-        row = self.line()[1]
-        return row.values.get(key, "") if row else ""
-
-    def number(self, key: str) -> int:
-        return parse_or_unknown(_parse_number, self.value(key) or "0")
-
-    def _own_gres(self) -> tuple[SlurmRow, ...]:
-        """The lines of gres.conf that are about this node, or all."""
-        name = self.line()[0]
-        return tuple(row for row in self.gres() if parse_or_unknown(_is_about, row, name))
-
-    def autodetect(self) -> str:
-        rows = self.own_gres()
-        auto = [row.values["autodetect"].lower() for row in rows if "autodetect" in row.values]
-        ours = [row.values["autodetect"].lower() for row in rows if {"autodetect", "nodename"} <= row.values.keys()]
-        return (ours or auto or ["off"])[-1]
-
-    def names_gpus(self) -> bool:
-        return any(row.values.get("name", "").lower() == "gpu" and _devices_of(row) for row in self.own_gres())
-
-    def has_gpu_devices(self) -> bool:
-        return self.names_gpus() or self.autodetect() != "off" or "dynamic" in self.arguments()
-
-    def wants_plain_nvml(self) -> bool:
-        """Of a slurmd that no package brought the version is not known, and nothing is claimed."""
-        if self.autodetect() != "nvml" or self.names_gpus():
-            return False
-        packages = self.facts.packages
-        versions = [packages[name].version for name in _PACKAGES if packages[name].is_brought]
-        return bool(versions) and all(compare_versions(one, _FALLS_BACK) < 0 for one in versions)
-
-    def missing_devices(self) -> tuple[str, ...]:
-        named = (_devices_of(row) for row in self.own_gres())
-        files = [path for one in named if one for path in parse_or_unknown(hosts_in, one)]
-        return keep_known(
-            lambda path: () if is_there(self.reader, path) else (path,), dict.fromkeys(files[:_MOST_DEVICES])
-        )
-
-    def is_shared(self) -> bool:
-        if "linear" in self.setting("SelectType"):
-            return False
-        partitions = with_defaults(self.rows(), "partitionname")
-        shares = {row.values.get("oversubscribe", row.values.get("shared", "")).upper() for row in partitions}
-        return shares != {"EXCLUSIVE"}
-
-    def uses_cgroups(self) -> bool:
-        return "cgroup" in self.setting("TaskPlugin").lower()
-
-    def list_unconstrained(self) -> tuple[str, ...]:
-        in_force = (
-            {key for key, value in self.cgroup().items() if value.lower() == "yes"} if self.uses_cgroups() else ()
-        )
-        memory = "constrainramspace" in in_force or "constrainswapspace" in in_force
-        memory = memory and "memory" in self.setting("SelectTypeParameters").lower()
-        is_there = {
-            "ConstrainDevices": "constraindevices" in in_force, "ConstrainRAMSpace": memory,
-            "ConstrainCores": "constraincores" in in_force,
-        }  # fmt: skip
-        return tuple(key for key, there in is_there.items() if not there)
-
-    def health_program(self) -> str:
-        program = self.setting("HealthCheckProgram")
-        return "" if program.lower() in {"", "(null)"} else program
-
-    def health_bound_s(self) -> int:
-        """Of a script in text: `--within 40s`, `timeout 90`."""
-        if not (program := self.health_program()):
-            return 0
-        script = "\n".join(_ASIDE.sub("", row) for row in self._content(program)[: 1 << 16].splitlines())
-        bounds = (int(number) * (60 if unit == "m" else 1) for number, unit in _BOUND.findall(script))
-        return max(bounds, default=0)
-
-    def list_propagated(self) -> tuple[str, ...]:
-        names = ("MEMLOCK", "NOFILE")
-        excepted = self.setting("PropagateResourceLimitsExcept").upper().replace(" ", "").split(",")
-        if excepted != [""]:
-            return tuple(name for name in names if name not in excepted and "ALL" not in excepted)
-        listed = self.setting("PropagateResourceLimits", "ALL").upper().replace(" ", "").split(",")
-        return tuple(name for name in names if name in listed or "ALL" in listed)
-
-    def spool(self) -> str:
-        """%h is the name of the host, %n what Slurm calls it."""
-        path, host = self.setting("SlurmdSpoolDir", "/var/spool/slurmd"), self.facts.host.hostname.partition(".")[0]
-        return path.replace("%h", host).replace("%n", self.line()[0] if "%n" in path else host)
-
-    def memory_percent(self) -> float:
-        if percent := _REG_MEM.search(self.setting("SlurmctldParameters")):
-            return float(percent[1])
-        return _CLOUD_PERCENT if "CLOUD" in self.value("state").upper() else 100.0
-
-    def tmp_fs_mib(self) -> int:
-        """Blocks of its file system, as statvfs(3) has them."""
-        path = self.setting("TmpFS", "/tmp")
-        mount = mount_of(self.facts.mounts.visible, path)
-        if mount is None:
-            raise make_unknown(self.reader, f"no file system holds {path}")
-        if mount.is_network:
-            raise UnknownFact(f"{path} (TmpFS) is on the network, where its size is not asked")
-        return mount.total_bytes // _MIB
-
-
 def _name_in(row: SlurmRow, short: str, full: str) -> str:
     """What a line calls this host; empty where it is about others."""
     names, hosts = row.values["nodename"], row.values.get("nodehostname", "")
@@ -337,41 +398,3 @@ def _is_about(row: SlurmRow, name: str) -> bool:
 
 def _devices_of(row: SlurmRow) -> str:
     return row.values.get("file", row.values.get("multiplefiles", ""))
-
-
-def collect(reader: Reader, facts: Facts) -> Slurm:
-    files = _SlurmFiles(reader, facts)
-    row: Callable[[], SlurmRow | None] = lambda: files.line()[1]  # noqa: E731 - as short as it is
-    gpus = make_shared(lambda: gpus_of(files.value("gres")))
-    return Slurm(
-        conf=lazy(files.conf),
-        node=lazy(lambda: files.line()[0]),
-        names=lazy(files.value, "nodename"),
-        place=lazy(lambda: getattr(row(), "place", "")),
-        cpus=lazy(lambda: parse_or_unknown(cpus_of, getattr(row(), "values", {}))),
-        real_memory_mib=lazy(files.number, "realmemory"),
-        memory_mib=lazy(lambda: (facts.memory.total_bytes + facts.memory.gpu_bytes) // _MIB),
-        memory_percent=lazy(files.memory_percent),
-        tmp_disk_mib=lazy(files.number, "tmpdisk"),
-        tmp_fs=lazy(files.setting, "TmpFS", "/tmp"),
-        spool=lazy(files.spool),
-        state=lazy(files.setting, "StateSaveLocation", "/var/spool"),
-        tmp_fs_mib=lazy(files.tmp_fs_mib),
-        gpus=lazy(lambda: gpus()[0]),
-        has_mig_types=lazy(lambda: gpus()[1]),
-        missing_mig=lazy(
-            lambda: short_of(wanted, facts.health.mig_profiles) if (wanted := mig_of(files.value("gres"))) else ()
-        ),
-        is_overridden=lazy(files.has, "SlurmdParameters", "config_overrides"),
-        gres_conf=lazy(files.gres_conf),
-        has_gpu_devices=lazy(files.has_gpu_devices),
-        wants_plain_nvml=lazy(files.wants_plain_nvml),
-        missing_devices=lazy(files.missing_devices),
-        is_shared=lazy(files.is_shared),
-        unconstrained=lazy(files.list_unconstrained),
-        uses_cgroups=lazy(files.uses_cgroups),
-        health_program=lazy(files.health_program),
-        health_interval_s=lazy(lambda: parse_or_unknown(_parse_number, files.setting("HealthCheckInterval", "0"))),
-        health_bound_s=lazy(files.health_bound_s),
-        propagated=lazy(files.list_propagated),
-    )

@@ -10,16 +10,16 @@ from __future__ import annotations
 import posixpath
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, lazy, make_shared
+from hosttune.facts.base import UnknownFact
 from hosttune.facts.globs import fits_glob
 from hosttune.facts.placed import Placed
 from hosttune.facts.reading import if_absent, is_there, names_in, read_text
+from hosttune.facts.subject import Subject, fact, read_with
 from hosttune.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hosttune.facts import Facts
     from hosttune.host.door import Reader
 
 CONFIG = "/etc/ssh/sshd_config"
@@ -28,22 +28,28 @@ _MOST_NAMES = 65_536  # that patterns are held against: for each of them a folde
 
 
 @frozen
-class Sshd(Fact):
+class Sshd(Subject):
     """The server of OpenSSH."""
 
-    is_installed: bool  # its configuration is there
-    uses_pam: bool  # UsePAM yes: limits of pam_limits(8) reach logins by ssh
-    pam_place: str  # FILE:LINE that says so; empty for the default
+    is_installed: bool = read_with(lambda self: is_there(self.reader, CONFIG))  # its configuration is there
 
+    @fact
+    def uses_pam(self) -> bool:
+        """UsePAM yes: limits of pam_limits(8) reach logins by ssh."""
+        return (one := self._found) is not None and one.value.lower() == "yes"
 
-def collect(reader: Reader, facts: Facts) -> Sshd:  # noqa: ARG001 - the interface of all subjects
-    rows = _read_settings(reader, CONFIG, _Includes())
-    found = make_shared(lambda: next((one for key, one in rows if key == "usepam"), None))
-    return Sshd(
-        is_installed=lazy(is_there, reader, CONFIG),
-        uses_pam=lazy(lambda: (one := found()) is not None and one.value.lower() == "yes"),
-        pam_place=lazy(lambda: one.place if (one := found()) else ""),
-    )
+    @fact
+    def pam_place(self) -> str:
+        """FILE:LINE that says so; empty for the default."""
+        return one.place if (one := self._found) else ""
+
+    @fact
+    def _rows(self) -> Iterator[tuple[str, Placed]]:
+        return _read_settings(self.reader, CONFIG, _Includes())
+
+    @fact
+    def _found(self) -> Placed | None:
+        return next((one for key, one in self._rows if key == "usepam"), None)
 
 
 class _Includes:

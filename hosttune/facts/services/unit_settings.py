@@ -16,11 +16,11 @@ from hosttune.facts.placed import Placed
 from hosttune.facts.reading import read_texts
 from hosttune.facts.services.systemd_config import files_of
 from hosttune.facts.services.unit_files import UnitFiles, is_mask, parse_assignments
+from hosttune.facts.subject import Subject, fact
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 
 if TYPE_CHECKING:
-    from hosttune.facts import Facts
     from hosttune.host.door import Reader
 
 _NAME = regex(r"[\w@:.\\-]+\.(?:service|socket|slice|timer|conf)/[A-Z][A-Za-z]*/[A-Z][A-Za-z]*")
@@ -47,10 +47,34 @@ class UnitSetting(Fact):
 
 
 @frozen
-class UnitSettings(Fact):
+class UnitSettings(Subject):
     """`unit_settings["UNIT/SECTION/KEY"]`, for every key; only what was asked for is kept."""
 
-    entries: Mapping[str, UnitSetting]
+    @fact
+    def entries(self) -> Mapping[str, UnitSetting]:
+        return Lookup(self._look)
+
+    @fact
+    def _units(self) -> UnitFiles:
+        return UnitFiles(self.reader)
+
+    @fact
+    def _files(self) -> Lookup[Callable[[], _UnitFiles]]:
+        return Lookup(
+            lambda name: (
+                make_shared(_read_conf, self.reader, name)
+                if name.endswith(".conf")
+                else make_shared(_read_unit, self._units, name)
+            )
+        )
+
+    def _look(self, name: str) -> UnitSetting:
+        found = make_shared(_look_up_unit, self._files, name)
+        return UnitSetting(
+            exists=lazy(lambda: found().exists),
+            is_masked=lazy(lambda: found().is_masked),
+            values=lazy(lambda: found().values.get((name.split("/")[1], name.split("/")[2]), ())),
+        )
 
     def __getitem__(self, name: str) -> UnitSetting:
         return self.entries[name]
@@ -79,25 +103,6 @@ def _values_in(texts: Iterable[tuple[str, str]]) -> Mapping[tuple[str, str], tup
         for line, section, key, value in parse_assignments(content):
             found.setdefault((section, key), []).append(Placed(value, path, line))
     return {name: tuple(values) for name, values in found.items()}
-
-
-def collect(reader: Reader, facts: Facts) -> UnitSettings:  # noqa: ARG001 - the interface of all subjects
-    units = UnitFiles(reader)
-    files = Lookup(
-        lambda name: (
-            make_shared(_read_conf, reader, name) if name.endswith(".conf") else make_shared(_read_unit, units, name)
-        )
-    )
-
-    def look(name: str) -> UnitSetting:
-        found = make_shared(_look_up_unit, files, name)
-        return UnitSetting(
-            exists=lazy(lambda: found().exists),
-            is_masked=lazy(lambda: found().is_masked),
-            values=lazy(lambda: found().values.get((name.split("/")[1], name.split("/")[2]), ())),
-        )
-
-    return UnitSettings(Lookup(look))
 
 
 def _look_up_unit(files: Lookup[Callable[[], _UnitFiles]], name: str) -> _UnitFiles:

@@ -11,15 +11,15 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, attempt, lazy
+from hosttune.facts.base import Fact, UnknownFact, attempt
 from hosttune.facts.reading import ask, is_there
 from hosttune.facts.services.unit_files import UnitFiles, enabled_names, mask_of
+from hosttune.facts.subject import Subject, fact, read_with
 from hosttune.frozen import frozen
 from hosttune.host.door import Completed
 from hosttune.values import is_unrecorded
 
 if TYPE_CHECKING:
-    from hosttune.facts import Facts
     from hosttune.host.door import Reader
     from hosttune.values import Answer
 
@@ -62,11 +62,15 @@ class Unit(Fact):
 
 
 @frozen
-class Units(Fact):
+class Units(Subject):
     """`units["fstrim.timer"]`, for the names that were asked for, and which of all units start at boot."""
 
-    entries: Mapping[str, Unit]
-    enabled: frozenset[str]  # by an administrator or a package for good, as the links below /etc/systemd/system say
+    @fact
+    def entries(self) -> Mapping[str, Unit]:
+        return read_units(self.reader, self.facts.asked.units)
+
+    # by an administrator or a package for good, as the links below /etc/systemd/system say
+    enabled: frozenset[str] = read_with(lambda self: enabled_names(self.reader))
 
     def __getitem__(self, name: str) -> Unit:
         entries = self.entries
@@ -183,7 +187,3 @@ def read_last_words(reader: Reader, name: str) -> tuple[str, ...]:
     command = ("journalctl", "-b", "--no-pager", "--quiet", "-o", "cat", f"--lines={_LAST_WORDS}", f"--unit={name}")
     answer = reader.query(command)
     return tuple(answer.text.splitlines()) if isinstance(answer, Completed) else ()
-
-
-def collect(reader: Reader, facts: Facts) -> Units:
-    return Units(entries=lazy(read_units, reader, facts.asked.units), enabled=lazy(enabled_names, reader))

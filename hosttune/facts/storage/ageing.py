@@ -90,12 +90,12 @@ class Ageing(Fact):
     rules: tuple[AgeRule, ...]
     hidden: tuple[Hidden, ...]
 
-
-def collect(reader: Reader, facts: Facts) -> Ageing:
-    search = _AgeingSearch(reader, facts)
-    for part in (search.read_settings, search.read_cron, search.read_units, search.read_slurm, search.read_homes):
-        part()
-    return Ageing(tuple(dict.fromkeys(search.rules)), tuple(search.hidden.values()))
+    @classmethod
+    def look(cls, reader: Reader, facts: Facts) -> Ageing:
+        search = _AgeingSearch(reader, facts)
+        for part in (search.read_settings, search.read_cron, search.read_units, search.read_slurm, search.read_homes):
+            part()
+        return cls(tuple(dict.fromkeys(search.rules)), tuple(search.hidden.values()))
 
 
 def list_places_of_users(reader: Reader) -> Iterator[str]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from hosttune.facts.base import Fact, attempt, get_raw, keep_last, lazy, make_shared
 from hosttune.facts.reading import derive, if_absent, names_in, read_integer, read_line, require_known
+from hosttune.facts.subject import Subject, read_with
 from hosttune.frozen import frozen
 from hosttune.quoting import quote
 from hosttune.regex import regex
@@ -90,10 +91,10 @@ class Disk(Fact):
 
 
 @frozen
-class Disks(Fact):
+class Disks(Subject):
     """All block devices with a medium, by name; paths of a multipath NVMe namespace are left out, as in lsblk."""
 
-    all: tuple[Disk, ...]
+    all: tuple[Disk, ...] = read_with(lambda self: _read_all(self.reader, self.facts))
 
     @property
     def physical(self) -> tuple[Disk, ...]:
@@ -197,10 +198,6 @@ def is_volume(reader: Reader, name: str, *, or_unknown: bool) -> bool:
     """
     uuid = read_line(reader, f"{_BLOCK}/{name}/dm/uuid")
     return uuid.startswith("LVM-") if isinstance(uuid, str) else or_unknown
-
-
-def collect(reader: Reader, facts: Facts) -> Disks:
-    return Disks(lazy(_read_all, reader, facts))
 
 
 def _read_all(reader: Reader, facts: Facts) -> tuple[Disk, ...]:

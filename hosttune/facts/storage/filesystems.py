@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from hosttune.facts.base import Fact, UnknownFact, keep_last, lazy
 from hosttune.facts.reading import derive, hint, names_in, run_looking
 from hosttune.facts.storage.disks import is_volume
+from hosttune.facts.subject import Subject, fact, read_with
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 from hosttune.values import ABSENT
@@ -79,11 +80,15 @@ class IdleGroup(Fact):
 
 
 @frozen
-class Filesystems(Fact):
+class Filesystems(Subject):
     """All devices that hold something, by path."""
 
-    all: tuple[Filesystem, ...]
-    idle: tuple[IdleGroup, ...] = ()  # what is not up, though parts of it are there
+    all: tuple[Filesystem, ...] = read_with(lambda self: _read_all(self.reader))
+
+    @fact
+    def idle(self) -> tuple[IdleGroup, ...]:
+        """What is not up, though parts of it are there."""
+        return () if self.reader.persistent_only else _find_idle(self.reader, self.facts)
 
     @property
     @keep_last
@@ -141,10 +146,6 @@ def _split_pair(line: str) -> tuple[str, str]:
     key, _, value = line.partition("=")
     characters = iter(value)
     return key, "".join(next(characters, "") if character == "\\" else character for character in characters)
-
-
-def collect(reader: Reader, facts: Facts) -> Filesystems:
-    return Filesystems(lazy(_read_all, reader), () if reader.persistent_only else lazy(_find_idle, reader, facts))
 
 
 def _find_idle(reader: Reader, facts: Facts) -> tuple[IdleGroup, ...]:

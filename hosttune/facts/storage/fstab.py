@@ -98,6 +98,29 @@ class Fstab(Fact):
     separator: str = " "  # what is between the fields of a new line, in this file's style
     untried_by: tuple[str, ...] = ()  # programs that cannot try an edit of it here, each with the reason
 
+    @classmethod
+    def look(cls, reader: Reader, facts: Facts) -> Fstab:  # noqa: ARG003 - as of all subjects
+        data = read_file(reader)
+        if isinstance(data, Unreadable):
+            return cls(make_unread(data.reason), make_unread(data.reason))
+        if data is ABSENT:
+            return cls((), exists=False)
+        document = parse(data)
+        problem = document.problems[0] if document.problems else None
+        of_users = _mounts_of_users(reader)
+        entries = [entry_of(document, line, _resolve_target(line, reader, of_users)) for line in document.entries]
+        return cls(
+            tuple(_drop_doubles(entries)),
+            tuple(_list_problems(document)),
+            document.manager.comment if document.manager else "",
+            tuple(_make_misread(document, line) for line in document.lines if line.kind is LineKind.BROKEN),
+            str(problem or ""),
+            problem.hint if problem else "",
+            len(document.lines),
+            separator=separator_of(document),
+            untried_by=reader.fstab_untried_by(),
+        )
+
     @property
     @keep_last
     def at(self) -> Mapping[str, FstabEntry]:
@@ -130,29 +153,6 @@ def read_file(reader: Reader) -> Answer[bytes]:
     """Its bytes, Unreadable where they are more than any fstab has: each line costs up to a millisecond."""
     data = reader.read(PATH)
     return Unreadable(excess) if isinstance(data, bytes) and (excess := excess_of(data)) else data
-
-
-def collect(reader: Reader, facts: Facts) -> Fstab:  # noqa: ARG001 - every subject is collected alike
-    data = read_file(reader)
-    if isinstance(data, Unreadable):
-        return Fstab(make_unread(data.reason), make_unread(data.reason))
-    if data is ABSENT:
-        return Fstab((), exists=False)
-    document = parse(data)
-    problem = document.problems[0] if document.problems else None
-    of_users = _mounts_of_users(reader)
-    entries = [entry_of(document, line, _resolve_target(line, reader, of_users)) for line in document.entries]
-    return Fstab(
-        tuple(_drop_doubles(entries)),
-        tuple(_list_problems(document)),
-        document.manager.comment if document.manager else "",
-        tuple(_make_misread(document, line) for line in document.lines if line.kind is LineKind.BROKEN),
-        str(problem or ""),
-        problem.hint if problem else "",
-        len(document.lines),
-        separator=separator_of(document),
-        untried_by=reader.fstab_untried_by(),
-    )
 
 
 def _make_misread(document: FstabText, line: FstabLine) -> Misread:

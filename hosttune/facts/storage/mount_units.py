@@ -12,7 +12,7 @@ from functools import cached_property, lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, keep_last, lazy
+from hosttune.facts.base import Fact, keep_last
 from hosttune.facts.services.systemd_config import read_settings
 from hosttune.facts.services.unit_files import UnitFiles, is_mask, parse_assignments
 from hosttune.facts.storage.fstab import FstabEntry
@@ -21,6 +21,7 @@ from hosttune.facts.storage.fstab_lines import clean_path
 from hosttune.facts.storage.fstab_options import is_automount, mask_options
 from hosttune.facts.storage.fstab_types import is_remote_to_systemd
 from hosttune.facts.storage.mounts import is_network, target_of, unit_name
+from hosttune.facts.subject import Subject, read_with
 from hosttune.frozen import frozen
 from hosttune.host.known.unit_folders import ADMIN
 from hosttune.host.reading.mountinfo import folders_above
@@ -75,10 +76,10 @@ class MountUnit(Fact):
 
 
 @frozen
-class MountUnits(Fact):
+class MountUnits(Subject):
     """All of them, by name."""
 
-    all: tuple[MountUnit, ...]
+    all: tuple[MountUnit, ...] = read_with(lambda self: _read_all(self.reader, self.facts))
 
     @property
     @keep_last
@@ -95,10 +96,6 @@ class MountUnits(Fact):
     def find(self, entry: FstabEntry) -> MountUnit | None:
         """The one that an entry is of; None of a line of fstab."""
         return self.by_place.get((entry.file, entry.line))
-
-
-def collect(reader: Reader, facts: Facts) -> MountUnits:
-    return MountUnits(lazy(_read_all, reader, facts))
 
 
 def _read_all(reader: Reader, facts: Facts) -> tuple[MountUnit, ...]:

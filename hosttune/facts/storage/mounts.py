@@ -19,6 +19,7 @@ from hosttune.facts.reading import require_known, require_sure
 from hosttune.facts.storage.fstab_lines import PATH as FSTAB
 from hosttune.facts.storage.fstab_lines import describe_place
 from hosttune.facts.storage.fstab_options import is_automount, is_on_demand
+from hosttune.facts.subject import Subject, fact, read_with
 from hosttune.frozen import frozen
 from hosttune.host.known.file_systems import IN_RAM
 from hosttune.host.known.unit_folders import ADMIN, RUNTIME, VENDOR
@@ -132,12 +133,19 @@ class ExpectedMount(Fact):
 
 
 @frozen
-class Mounts(Fact):
+class Mounts(Subject):
     """All mounts by their targets, as a boot mounts disks in any order; those at one place as the kernel lists them."""
 
-    all: tuple[Mount, ...]
-    are_planned: bool = False  # by the fstab of an image
-    expected: tuple[ExpectedMount, ...] = ()  # by fstab, without what is mounted when someone asks for it
+    @fact
+    def all(self) -> tuple[Mount, ...]:
+        return (_plan_mounts if self.are_planned else _read_mounted)(self.reader, self.facts)
+
+    are_planned: bool = read_with(lambda self: self.reader.persistent_only)  # by the fstab of an image
+
+    @fact
+    def expected(self) -> tuple[ExpectedMount, ...]:
+        """By fstab, without what is mounted when someone asks for it."""
+        return () if self.are_planned else _find_expected(self.reader, self.facts)
 
     @property
     def visible(self) -> tuple[Mount, ...]:
@@ -193,12 +201,6 @@ def is_served(mount: Mount) -> bool:
     runs. An automount in /proc is the kernel's.
     """
     return waits_for_server(mount.fstype) and mount.target != "/" and not mount.target.startswith("/proc/")
-
-
-def collect(reader: Reader, facts: Facts) -> Mounts:
-    if reader.persistent_only:
-        return Mounts(lazy(_plan_mounts, reader, facts), are_planned=True)
-    return Mounts(lazy(_read_mounted, reader, facts), expected=lazy(_find_expected, reader, facts))
 
 
 def _find_expected(reader: Reader, facts: Facts) -> tuple[ExpectedMount, ...]:

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, attempt, lazy, make_shared
+from hosttune.facts.base import Fact, attempt
 from hosttune.facts.reading import if_absent, names_in, read_line
+from hosttune.facts.subject import Subject, fact
 from hosttune.frozen import frozen
 
 if TYPE_CHECKING:
@@ -36,24 +37,27 @@ class PathedDisk(Fact):
 
 
 @frozen
-class Multipath(Fact):
+class Multipath(Subject):
     """All disks that multipathd put together."""
 
-    disks: tuple[PathedDisk, ...]
-    maps: tuple[tuple[str, ...], ...]  # the disks that are paths, of each
+    @fact
+    def disks(self) -> tuple[PathedDisk, ...]:
+        return _find_disks(self.reader, self.facts, self._maps)
 
+    @fact
+    def maps(self) -> tuple[tuple[str, ...], ...]:
+        """The disks that are paths, of each."""
+        return tuple(self._maps.values())
 
-def collect(reader: Reader, facts: Facts) -> Multipath:
-    maps = make_shared(_read_maps, reader)
-    return Multipath(lazy(lambda: _find_disks(reader, facts, maps())), lazy(lambda: tuple(maps().values())))
-
-
-def _read_maps(reader: Reader) -> Mapping[str, tuple[str, ...]]:
-    mapped = (name for name in names_in(reader, _BLOCK) if name.startswith("dm-"))
-    names = [
-        name for name in mapped if if_absent(read_line(reader, f"{_BLOCK}/{name}/dm/uuid"), "").startswith("mpath-")
-    ]
-    return {name: names_in(reader, f"{_BLOCK}/{name}/slaves") for name in names}
+    @fact
+    def _maps(self) -> Mapping[str, tuple[str, ...]]:
+        mapped = (name for name in names_in(self.reader, _BLOCK) if name.startswith("dm-"))
+        names = [
+            name
+            for name in mapped
+            if if_absent(read_line(self.reader, f"{_BLOCK}/{name}/dm/uuid"), "").startswith("mpath-")
+        ]
+        return {name: names_in(self.reader, f"{_BLOCK}/{name}/slaves") for name in names}
 
 
 def _find_disks(reader: Reader, facts: Facts, maps: Mapping[str, tuple[str, ...]]) -> tuple[PathedDisk, ...]:

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, attempt, lazy
+from hosttune.facts.base import Fact, UnknownFact, attempt
 from hosttune.facts.reading import if_absent, names_in, read_line, read_text
+from hosttune.facts.subject import Subject, read_with
 from hosttune.frozen import frozen
 from hosttune.host.reading.mountinfo import MountLine, parse
 from hosttune.numbers import parse_digits
 from hosttune.values import TooLong, Unreadable
 
 if TYPE_CHECKING:
-    from hosttune.facts import Facts
     from hosttune.host.door import Reader
 
 
@@ -36,14 +36,10 @@ class OtherMount(Fact):
 
 
 @frozen
-class Namespaces(Fact):
+class Namespaces(Subject):
     """What is mounted from block devices in the other mount namespaces of this machine, a namespace once."""
 
-    mounts: tuple[OtherMount, ...]
-
-
-def collect(reader: Reader, facts: Facts) -> Namespaces:  # noqa: ARG001 - the interface of all subjects
-    return Namespaces(lazy(_read_mounts, reader))
+    mounts: tuple[OtherMount, ...] = read_with(lambda self: _read_mounts(self.reader))
 
 
 def _read_mounts(reader: Reader) -> tuple[OtherMount, ...]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import posixpath
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, lazy, make_shared
+from hosttune.facts.base import Fact, lazy
 from hosttune.facts.containers.kubernetes import is_of_pods
 from hosttune.facts.kernel.sysfs_at_boot import udev_writes
 from hosttune.facts.network.network import ROUTES, interface_to, speed_of
@@ -26,6 +26,7 @@ from hosttune.facts.reading import (
     require_sure,
 )
 from hosttune.facts.storage.mounts import is_served
+from hosttune.facts.subject import Subject, fact, read_with
 from hosttune.frozen import frozen
 from hosttune.numbers import parse_digits
 from hosttune.regex import regex
@@ -76,17 +77,30 @@ class NfsMount(Fact):
 
 
 @frozen
-class Nfs(Fact):
+class Nfs(Subject):
     """What is mounted now, and what else sets its read-ahead."""
 
-    mounts: tuple[NfsMount, ...]
-    settings: tuple[str, ...]  # `/etc/nfs.conf:12 (nfs4 = 16000)`: lines of an administrator, not ours
-    widest_rsize_bytes: int = 0  # the largest rsize of these mounts, without those of pods; 0 where none says
-    servers: tuple[str, ...] = ()  # of all that is mounted, as it was mounted: nfs01, 10.0.0.7
-    of_pods: tuple[
-        str, ...
-    ] = ()  # those that only pods use, or users below -hosts or auto.net of autofs: both may name any server
-    stale: tuple[NfsMount, ...] = ()  # those, without pods, whose server no longer knows the folder: every access fails
+    mounts: tuple[NfsMount, ...] = read_with(lambda self: _read_mounts(self.reader, self.facts))
+    # `/etc/nfs.conf:12 (nfs4 = 16000)`: lines of an administrator, not ours
+    settings: tuple[str, ...] = read_with(lambda self: _read_settings(self.reader))
+
+    @fact
+    def widest_rsize_bytes(self) -> int:
+        """The largest rsize of these mounts, without those of pods; 0 where none says."""
+        return max((one.rsize_bytes for one in self.mounts if not one.is_of_pods), default=0)
+
+    # of all that is mounted, as it was mounted: nfs01, 10.0.0.7
+    servers: tuple[str, ...] = read_with(lambda self: _list_servers(self.facts.mounts.all))
+
+    @fact
+    def of_pods(self) -> tuple[str, ...]:
+        """Those that only pods use, or users below -hosts or auto.net of autofs: both may name any server."""
+        return tuple(sorted({*_list_servers(self.facts.mounts.all)} - {*_list_servers(_of_host(self.facts))}))
+
+    @fact
+    def stale(self) -> tuple[NfsMount, ...]:
+        """Those, without pods, whose server no longer knows the folder: every access fails."""
+        return tuple(_find_stale(self.reader, self.facts, self.mounts))
 
     @property
     def most_read_ahead_kib(self) -> int:
@@ -108,15 +122,6 @@ def read_ahead_lines(content: str) -> Iterator[tuple[int, str, str]]:
         name, equals, value = (part.strip() for part in row.partition("="))
         if section == "nfsrahead" and equals and not name.startswith(("#", ";")):
             yield number, name, value.partition("#")[0].strip()
-
-
-def collect(reader: Reader, facts: Facts) -> Nfs:
-    mounts = make_shared(_read_mounts, reader, facts)
-    widest = lazy(lambda: max((one.rsize_bytes for one in mounts() if not one.is_of_pods), default=0))
-    of_pods = lazy(lambda: tuple(sorted({*_list_servers(facts.mounts.all)} - {*_list_servers(_of_host(facts))})))
-    servers = lazy(lambda: _list_servers(facts.mounts.all))
-    stale = lazy(lambda: tuple(_find_stale(reader, facts, mounts())))
-    return Nfs(lazy(mounts), lazy(_read_settings, reader), widest, servers, of_pods, stale)
 
 
 def make_stale_question(target: str) -> tuple[str, ...]:

@@ -27,6 +27,7 @@ from hosttune.facts.base import (
 )
 from hosttune.facts.gpu.gpus import read_pci
 from hosttune.facts.reading import if_absent, is_there, names_in, read_integer, read_line, require_known
+from hosttune.facts.subject import Subject, fact
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 from hosttune.values import ABSENT
@@ -101,10 +102,25 @@ class Drive(Fact):
 
 
 @frozen
-class Nvme(Fact):
+class Nvme(Subject):
     """All controllers."""
 
-    drives: tuple[Drive, ...]
+    @fact
+    def drives(self) -> tuple[Drive, ...]:
+        if self.reader.persistent_only:
+            return ()
+
+        def driven() -> tuple[Drive, ...]:
+            names = (name for name in names_in(self.reader, _CLASS) if _NAME.fullmatch(name))
+            return keep_known(lambda name: (_read_drive(self.reader, name),), names)
+
+        def list_left() -> tuple[Drive, ...]:
+            return keep_known(
+                lambda slot: (_make_sound_drive(slot, slot, state=_WITHOUT_DRIVER),),
+                _without_driver(self.reader, self.facts),
+            )
+
+        return keep_known(lambda look: look(), (driven, list_left))
 
     @property
     def judged(self) -> tuple[Drive, ...]:
@@ -120,26 +136,6 @@ class Nvme(Fact):
 
 
 _WELL = DriveLog(0, 100, 0, 0, 0)
-
-
-def collect(reader: Reader, facts: Facts) -> Nvme:
-    return Nvme(lazy(_read_drives, reader, facts))
-
-
-def _read_drives(reader: Reader, facts: Facts) -> tuple[Drive, ...]:
-    if reader.persistent_only:
-        return ()
-
-    def driven() -> tuple[Drive, ...]:
-        names = (name for name in names_in(reader, _CLASS) if _NAME.fullmatch(name))
-        return keep_known(lambda name: (_read_drive(reader, name),), names)
-
-    def list_left() -> tuple[Drive, ...]:
-        return keep_known(
-            lambda slot: (_make_sound_drive(slot, slot, state=_WITHOUT_DRIVER),), _without_driver(reader, facts)
-        )
-
-    return keep_known(lambda look: look(), (driven, list_left))
 
 
 def _without_driver(reader: Reader, facts: Facts) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from hosttune.facts.reading import read_line
 from hosttune.facts.storage.mounts import is_measured, mount_below
 from hosttune.facts.storage.temporary import age_of, user_limit
 from hosttune.facts.storage.ways import Ways
+from hosttune.facts.subject import Subject, read_with
 from hosttune.frozen import frozen
 from hosttune.host.known.file_systems import IN_MEMORY
 from hosttune.quoting import quote
@@ -90,15 +91,11 @@ class CacheHome(Fact):
 
 
 @frozen
-class Places(Fact):
+class Places(Subject):
     """What can be full, and where caches go."""
 
-    all: tuple[LocalPlace, ...]
-    caches: tuple[CacheHome, ...]
-
-
-def collect(reader: Reader, facts: Facts) -> Places:
-    return Places(lazy(_read_all, reader, facts), lazy(_find_caches, reader, facts))
+    all: tuple[LocalPlace, ...] = read_with(lambda self: _read_all(self.reader, self.facts))
+    caches: tuple[CacheHome, ...] = read_with(lambda self: _find_caches(self.reader, self.facts))
 
 
 def _read_all(reader: Reader, facts: Facts) -> tuple[LocalPlace, ...]:

@@ -18,6 +18,7 @@ from hosttune.facts.storage.disks import find_health_commands
 from hosttune.facts.storage.kernel_types import find_lacking_kernel
 from hosttune.facts.storage.raid import name_volume
 from hosttune.facts.storage.ways import ways_of
+from hosttune.facts.subject import Subject, fact
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
 from hosttune.regex import regex
@@ -79,14 +80,12 @@ class Pool(Fact):
 
 
 @frozen
-class Pools(Fact):
+class Pools(Subject):
     """All of them."""
 
-    all: tuple[Pool, ...]
-
-
-def collect(reader: Reader, facts: Facts) -> Pools:
-    return Pools(lazy(lambda: () if reader.persistent_only else _list_all(reader, facts)))
+    @fact
+    def all(self) -> tuple[Pool, ...]:
+        return () if self.reader.persistent_only else _list_all(self.reader, self.facts)
 
 
 def _list_all(reader: Reader, facts: Facts) -> tuple[Pool, ...]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from hosttune.facts.base import Fact, UnknownFact, attempt, lazy
 from hosttune.facts.reading import derive, if_absent, names_in, read_integer, read_line, read_text, require_known
 from hosttune.facts.storage.disks import Disk
+from hosttune.facts.subject import Subject, read_with
 from hosttune.facts.sysfs import scheduler_modules
 from hosttune.frozen import frozen
 from hosttune.regex import regex
@@ -66,10 +67,10 @@ class Queue(Fact):
 
 
 @frozen
-class Queues(Fact):
+class Queues(Subject):
     """Queues by name."""
 
-    all: tuple[Queue, ...]
+    all: tuple[Queue, ...] = read_with(lambda self: _read_all(self.reader, self.facts))
 
     @property
     def attached(self) -> tuple[Queue, ...]:
@@ -82,10 +83,6 @@ def chosen_scheduler(content: str) -> str:
     """`mq-deadline kyber [none]` -> none; a device without a choice shows the word alone."""
     match = _CHOSEN.search(content)
     return match[1] if match else content
-
-
-def collect(reader: Reader, facts: Facts) -> Queues:
-    return Queues(lazy(_read_all, reader, facts))
 
 
 def _read_all(reader: Reader, facts: Facts) -> tuple[Queue, ...]:

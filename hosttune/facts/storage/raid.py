@@ -37,6 +37,7 @@ from hosttune.facts.reading import (
     run_looking,
 )
 from hosttune.facts.storage.disks import find_health_commands
+from hosttune.facts.subject import Subject, fact
 from hosttune.frozen import frozen
 from hosttune.host.masking.command_secrets import MASK
 from hosttune.regex import regex
@@ -100,18 +101,19 @@ class Array(Fact):
 
 
 @frozen
-class Raid(Fact):
+class Raid(Subject):
     """All arrays of the kernel's own RAID, those of LVM last; none of files that a user attached."""
 
-    arrays: tuple[Array, ...]
+    @fact
+    def arrays(self) -> tuple[Array, ...]:
+        return (
+            *_read_arrays(self.reader, self.facts, self._find_attached),
+            *_find_volumes(self.reader, self._find_attached),
+        )
 
-
-def collect(reader: Reader, facts: Facts) -> Raid:
-    def find_attached() -> frozenset[str]:
-        names = attempt(lambda: facts.disks.attached)
+    def _find_attached(self) -> frozenset[str]:
+        names = attempt(lambda: self.facts.disks.attached)
         return frozenset() if isinstance(names, Unreadable) else names
-
-    return Raid(lazy(lambda: (*_read_arrays(reader, facts, find_attached), *_find_volumes(reader, find_attached))))
 
 
 def _read_arrays(reader: Reader, facts: Facts, attached: Callable[[], frozenset[str]]) -> tuple[Array, ...]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, make_shared
 from hosttune.facts.reading import require_sure
+from hosttune.facts.subject import Subject, fact
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 from hosttune.values import Absent, Unreadable, is_unrecorded
@@ -50,32 +51,33 @@ class AskedDisk(Fact):
 
 
 @frozen
-class Smart(Fact):
+class Smart(Subject):
     """The disks that could be asked."""
 
-    disks: tuple[AskedDisk, ...]  # those of this machine that are reached by SATA or SAS; none that can be pulled out
-    is_installed: bool  # smartctl is, by which they are asked; of a host without such disks no one looks
+    @fact
+    def disks(self) -> tuple[AskedDisk, ...]:
+        """Those of this machine that are reached by SATA or SAS; none that can be pulled out."""
+        return tuple(_make_asked_disk(name, answer, self.facts) for name, answer in self._answers)
 
+    @fact
+    def is_installed(self) -> bool:
+        """Smartctl is, by which they are asked; of a host without such disks no one looks."""
+        return _is_installed([answer for _, answer in self._answers])
 
-def collect(reader: Reader, facts: Facts) -> Smart:
-    answers = make_shared(_ask_disks, reader, facts)
-    return Smart(
-        disks=lazy(lambda: tuple(_make_asked_disk(name, answer, facts) for name, answer in answers())),
-        is_installed=lazy(lambda: _is_installed([answer for _, answer in answers()])),
-    )
+    @fact
+    def _answers(self) -> tuple[tuple[str, _Answer], ...]:
+        """The disks that are asked, and what each answers, which is asked for at first need."""
+        if self.reader.persistent_only:
+            return ()
+        own = (disk for disk in self.facts.disks.physical if not disk.is_removable and not disk.is_virtual)
+        return tuple(
+            (disk.name, make_shared(_answer, self.reader, disk.name)) for disk in own if disk.transport in _TRANSPORTS
+        )
 
 
 def make_question(name: str) -> tuple[str, ...]:
     """What asks a disk."""
     return ("smartctl", "--json", "--health", "--attributes", "--nocheck=standby,0", f"/dev/{name}")
-
-
-def _ask_disks(reader: Reader, facts: Facts) -> tuple[tuple[str, _Answer], ...]:
-    """The disks that are asked, and what each answers, which is asked for at first need."""
-    if reader.persistent_only:
-        return ()
-    own = (disk for disk in facts.disks.physical if not disk.is_removable and not disk.is_virtual)
-    return tuple((disk.name, make_shared(_answer, reader, disk.name)) for disk in own if disk.transport in _TRANSPORTS)
 
 
 def _is_installed(answers: Sequence[_Answer]) -> bool:

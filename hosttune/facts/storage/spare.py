@@ -17,6 +17,7 @@ from hosttune.facts.base import Fact, UnknownFact, lazy
 from hosttune.facts.reading import names_in, read_line, run_looking
 from hosttune.facts.storage.claims import find_claimed
 from hosttune.facts.storage.mounts import LOCAL_TYPES
+from hosttune.facts.subject import Subject, read_with
 from hosttune.frozen import frozen
 from hosttune.values import ABSENT
 
@@ -45,10 +46,10 @@ class SpareDisk(Fact):
 
 
 @frozen
-class Spare(Fact):
+class Spare(Subject):
     """All of them, by name."""
 
-    all: tuple[SpareDisk, ...]
+    all: tuple[SpareDisk, ...] = read_with(lambda self: _find_all(self.reader, self.facts))
 
 
 def make_wipefs(path: str) -> tuple[str, ...]:
@@ -59,10 +60,6 @@ def make_wipefs(path: str) -> tuple[str, ...]:
 def make_comparison(path: str) -> tuple[str, ...]:
     """The question whether a device begins with zeros: status 0 says yes, 1 no."""
     return ("cmp", "--silent", f"--bytes={_LOOKED_AT}", path, "/dev/zero")
-
-
-def collect(reader: Reader, facts: Facts) -> Spare:
-    return Spare(lazy(_find_all, reader, facts))
 
 
 def _find_all(reader: Reader, facts: Facts) -> tuple[SpareDisk, ...]:

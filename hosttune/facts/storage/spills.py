@@ -11,10 +11,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, attempt, lazy
+from hosttune.facts.base import Fact, UnknownFact, attempt
 from hosttune.facts.reading import if_absent, read_text
 from hosttune.facts.slurm_conf import SLURM_CONF, slurm_rows
 from hosttune.facts.storage.ways import ways_of
+from hosttune.facts.subject import Subject, read_with
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
 from hosttune.regex import regex
@@ -51,20 +52,16 @@ class Spill(Fact):
 
 
 @frozen
-class Spills(Fact):
+class Spills(Subject):
     """All of them, schedulers first."""
 
-    all: tuple[Spill, ...]
+    all: tuple[Spill, ...] = read_with(lambda self: _find_all(self.reader, self.facts))
 
 
 def is_tmp(path: str) -> bool:
     """Whether a configured folder is in /tmp; ${TMPDIR:-/tmp} counts as what it is without TMPDIR."""
     plain = re.sub(r"\$\{TMPDIR:?-((?:(?!\$\{TMPDIR)[^}])*)\}", r"\1", path.strip("\"'"))
     return f"{plain}/".startswith("/tmp/")
-
-
-def collect(reader: Reader, facts: Facts) -> Spills:
-    return Spills(lazy(_find_all, reader, facts))
 
 
 def _find_all(reader: Reader, facts: Facts) -> tuple[Spill, ...]:

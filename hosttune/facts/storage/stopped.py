@@ -21,6 +21,7 @@ from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, make_shared
 from hosttune.facts.reading import if_absent, names_in, read_integer, read_line, read_text
 from hosttune.facts.storage.disks import find_health_commands
 from hosttune.facts.storage.mounts import LOCAL_TYPES
+from hosttune.facts.subject import Subject, fact
 from hosttune.frozen import frozen
 from hosttune.host.door import Stat
 from hosttune.host.reading.mountinfo import folders_above
@@ -74,10 +75,27 @@ class LocalFilesystem(Fact):
 
 
 @frozen
-class Stopped(Fact):
+class Stopped(Subject):
     """All local file systems that a path reaches."""
 
-    filesystems: tuple[LocalFilesystem, ...]
+    @fact
+    def filesystems(self) -> tuple[LocalFilesystem, ...]:
+        # The words of a stick or an image that a user mounted are that user's: no fault of this host.
+        mounts = (
+            one
+            for one in self.facts.mounts.visible
+            if one.fstype in LOCAL_TYPES and not one.is_bind and not one.is_of_user
+        )
+        of_users = frozenset(one.target for one in self.facts.mounts.all if one.is_of_user)
+        return tuple(
+            _looked_at(
+                self.reader,
+                self.facts,
+                mount,
+                is_covered=not of_users.isdisjoint((mount.target, *folders_above(mount.target))),
+            )
+            for mount in mounts
+        )
 
 
 def word_of(options: tuple[str, ...], super_options: tuple[str, ...]) -> str:
@@ -86,24 +104,6 @@ def word_of(options: tuple[str, ...], super_options: tuple[str, ...]) -> str:
         if word in super_options:
             return word
     return "ro" if "ro" in super_options and "rw" in options else ""
-
-
-def collect(reader: Reader, facts: Facts) -> Stopped:
-    return Stopped(lazy(_read_filesystems, reader, facts))
-
-
-def _read_filesystems(reader: Reader, facts: Facts) -> tuple[LocalFilesystem, ...]:
-    # The words of a stick or an image that a user mounted are that user's: no fault of this host.
-    mounts = (
-        one for one in facts.mounts.visible if one.fstype in LOCAL_TYPES and not one.is_bind and not one.is_of_user
-    )
-    of_users = frozenset(one.target for one in facts.mounts.all if one.is_of_user)
-    return tuple(
-        _looked_at(
-            reader, facts, mount, is_covered=not of_users.isdisjoint((mount.target, *folders_above(mount.target)))
-        )
-        for mount in mounts
-    )
 
 
 def _looked_at(reader: Reader, facts: Facts, mount: Mount, *, is_covered: bool) -> LocalFilesystem:

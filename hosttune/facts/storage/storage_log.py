@@ -21,6 +21,7 @@ from hosttune.facts.base import Fact, UnknownFact, attempt, keep_known, lazy, ma
 from hosttune.facts.kernel.kernel_log import OF_MOUNTS, OF_SWAP, SILENT_DISKS, lines_of, message_of, newest_of_each
 from hosttune.facts.reading import if_absent, read_line, read_text, require_known, require_sure
 from hosttune.facts.storage.nfs import sees_only_of_pods
+from hosttune.facts.subject import Subject, fact
 from hosttune.frozen import frozen
 from hosttune.host.door import FIRST_PERSON, Stat
 from hosttune.host.known.wait_channels import OF_FILE_SERVERS, waits_for_lock
@@ -123,31 +124,41 @@ class MountError(Fact):
 
 
 @frozen
-class StorageLog(Fact):
+class StorageLog(Subject):
     """The lines of this boot. Raises UnknownFact where the log may not be read."""
 
-    refusing: tuple[str, ...]  # devices on which ext4 or XFS lets nothing be written since, by the kernel's name: sda1
-    silent: tuple[SilentServer, ...]  # those that were not heard of since
-    hung: tuple[HungTask, ...]
-    erring: tuple[ErringDisk, ...]  # no path of multipath, which goes another way, and nothing that can be pulled out
-    damaged: Mapping[str, int]  # devices on which XFS found damaged structures since it was mounted, and how often
-    mount_errors: tuple[MountError, ...] = ()  # each once, the newest last; of some kernels only mount(8) learns of it
+    @fact
+    def refusing(self) -> tuple[str, ...]:
+        """Devices on which ext4 or XFS lets nothing be written since, by the kernel's name: sda1."""
+        return self.facts.kernel_log.certain(refusing_in(self._lines))
 
+    @fact
+    def silent(self) -> tuple[SilentServer, ...]:
+        """Those that were not heard of since."""
+        return self.facts.kernel_log.certain(silent_in(self._lines, self.reader.now()))
 
-def collect(reader: Reader, facts: Facts) -> StorageLog:
-    lines = make_shared(lambda: facts.kernel_log.lines(choose_lines))
+    @fact
+    def hung(self) -> tuple[HungTask, ...]:
+        return self.facts.kernel_log.certain(_find_hung(self.reader, self.facts, lambda: self._lines))
 
-    def certain(make: Callable[[], tuple[T, ...]]) -> tuple[T, ...]:
-        return lazy(lambda: facts.kernel_log.certain(make()))
+    @fact
+    def erring(self) -> tuple[ErringDisk, ...]:
+        """No path of multipath, which goes another way, and nothing that can be pulled out."""
+        return self.facts.kernel_log.certain(_find_erring(self.reader, self.facts, lambda: self._lines))
 
-    return StorageLog(
-        refusing=certain(lambda: refusing_in(lines())),
-        silent=certain(lambda: silent_in(lines(), reader.now())),
-        hung=certain(lambda: _find_hung(reader, facts, lines)),
-        erring=certain(lambda: _find_erring(reader, facts, lines)),
-        damaged=lazy(lambda: count_damage(lines())),
-        mount_errors=lazy(lambda: mount_errors_in(lines())),
-    )
+    @fact
+    def damaged(self) -> Mapping[str, int]:
+        """Devices on which XFS found damaged structures since it was mounted, and how often."""
+        return count_damage(self._lines)
+
+    @fact
+    def mount_errors(self) -> tuple[MountError, ...]:
+        """Each once, the newest last; of some kernels only mount(8) learns of it."""
+        return mount_errors_in(self._lines)
+
+    @fact
+    def _lines(self) -> tuple[str, ...]:
+        return self.facts.kernel_log.lines(choose_lines)
 
 
 def choose_lines(log: str) -> tuple[str, ...]:

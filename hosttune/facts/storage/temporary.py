@@ -11,12 +11,13 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, attempt, lazy, make_shared
+from hosttune.facts.base import Fact, UnknownFact, attempt, make_shared
 from hosttune.facts.environment import COMPILED
 from hosttune.facts.storage.fstab_options import tmpfs_bytes
 from hosttune.facts.storage.fstab_words import USER_WORDS, is_noexec
 from hosttune.facts.storage.mounts import mount_below
 from hosttune.facts.storage.ways import Ways
+from hosttune.facts.subject import Subject, read_with
 from hosttune.frozen import frozen
 from hosttune.host.known.file_systems import IN_RAM
 from hosttune.quoting import quote
@@ -61,17 +62,12 @@ class NoExec(Fact):
 
 
 @frozen
-class Temporary(Fact):
+class Temporary(Subject):
     """What has to be known of /tmp, and of other places for temporary files, by those who write there."""
 
-    noexec: tuple[NoExec, ...]
-    elsewhere: (
-        str  # where large temporary files may go: `/var/tmp, or a folder on /data (1750 GiB free)`; empty: nowhere
-    )
-
-
-def collect(reader: Reader, facts: Facts) -> Temporary:
-    return Temporary(lazy(_find_noexec, reader, facts), lazy(_find_elsewhere, reader, facts))
+    noexec: tuple[NoExec, ...] = read_with(lambda self: _find_noexec(self.reader, self.facts))
+    # where large temporary files may go: `/var/tmp, or a folder on /data (1750 GiB free)`; empty: nowhere
+    elsewhere: str = read_with(lambda self: _find_elsewhere(self.reader, self.facts))
 
 
 def user_limit(mount: Mount) -> int:

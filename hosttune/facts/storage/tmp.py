@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from hosttune.facts.base import Fact, lazy, make_shared
 from hosttune.facts.reading import read_texts
 from hosttune.facts.services.unit_files import is_mask, parse_assignments
+from hosttune.facts.subject import Subject, fact, read_with
 from hosttune.frozen import frozen
 from hosttune.host.known.unit_folders import LOAD_PATH, OF_ADMINISTRATORS, PACKAGES, SPLIT
 from hosttune.values import ABSENT
@@ -29,52 +29,111 @@ OWN = "60-hosttune-"  # our drop-ins; they are no decision of someone else
 
 
 @frozen
-class Tmp(Fact):
+class Tmp(Subject):
     """/tmp now (`fstype` to `size_bytes`), and its home: who mounts it at the next boot."""
 
-    is_symlink: bool  # /tmp is a symbolic link
-    home: str  # fstab | fstab-other | dropin | etc-unit | unit-other (no tmpfs) | masked | usr-unit | none
-    home_evidence: str  # the same as a sentence, with the file: /etc/fstab line 3: tmpfs /tmp ...
-    decision: (
-        str  # what an administrator decided about /tmp, with its file, as a sentence; empty where there is nothing
-    )
-    fstype: str  # of the mount that /tmp is on
-    is_mount: bool  # something is mounted on /tmp
-    is_tmpfs: bool  # /tmp is a tmpfs
-    size_bytes: int | None  # of a live tmpfs; 0 is unlimited; None when it is no tmpfs
-    disk_bytes: int  # the size of the file system that /tmp is on; 0 under another root
-    disk_used_bytes: int  # what is used of it, by /tmp and whatever else is there
-    has_usr_unit: bool  # the distribution brings tmp.mount
-    drop_ins: tuple[str, ...]  # of tmp.mount, ours included, in the order in which they apply
-    unit_options: str  # the Options= that the unit and its drop-ins set, the last one; empty without a unit
+    is_symlink: bool = read_with(lambda self: isinstance(self.reader.link("/tmp"), str))  # /tmp is a symbolic link
 
+    @fact
+    def home(self) -> str:
+        """Fstab | fstab-other | dropin | etc-unit | unit-other (no tmpfs) | masked | usr-unit | none."""
+        return self._home[0]
 
-def collect(reader: Reader, facts: Facts) -> Tmp:
-    drop_ins = make_shared(_drop_ins, reader)
-    fragment = make_shared(_find_fragment, reader)
-    home = make_shared(lambda: _find_home(reader, facts, drop_ins(), fragment()[0], is_masked=fragment()[1]))
-    mount = make_shared(_mount, reader, facts)
+    @fact
+    def home_evidence(self) -> str:
+        """The same as a sentence, with the file: /etc/fstab line 3: tmpfs /tmp ..."""
+        return self._home[1]
 
-    def live(take: Callable[[Mount], T], nothing: T) -> T:
+    @fact
+    def decision(self) -> str:
+        """What an administrator decided about /tmp, with its file, as a sentence; empty where there is nothing."""
+        return _find_decision(self.reader, self.facts, *self._home, self._fragment[0])
+
+    @fact
+    def fstype(self) -> str:
+        """Of the mount that /tmp is on."""
+        return self._live(lambda found: found.fstype, "")
+
+    @fact
+    def is_mount(self) -> bool:
+        """Something is mounted on /tmp."""
+        return self._live(_is_own, nothing=False)
+
+    @fact
+    def is_tmpfs(self) -> bool:
+        """/tmp is a tmpfs."""
+        return self._live(_is_tmpfs, nothing=False)
+
+    @fact
+    def size_bytes(self) -> int | None:
+        """Of a live tmpfs; 0 is unlimited; None when it is no tmpfs."""
+        return self._live(lambda found: found.total_bytes if _is_tmpfs(found) else None, None)
+
+    @fact
+    def disk_bytes(self) -> int:
+        """The size of the file system that /tmp is on; 0 under another root."""
+        return self._live(lambda found: found.total_bytes, 0)
+
+    @fact
+    def disk_used_bytes(self) -> int:
+        """What is used of it, by /tmp and whatever else is there."""
+        return self._live(lambda found: found.total_bytes - found.available_bytes, 0)
+
+    @fact
+    def has_usr_unit(self) -> bool:
+        """The distribution brings tmp.mount."""
+        return any(_exists(self.reader, f"{folder}/{UNIT}") for folder in (PACKAGES, SPLIT))
+
+    @fact
+    def drop_ins(self) -> tuple[str, ...]:
+        """Of tmp.mount, ours included, in the order in which they apply.
+
+        By file name; a name in an earlier folder hides the same name in a later one (systemd.unit(5)).
+        """
+        found: dict[str, str] = {}
+        for folder in LOAD_PATH:
+            names = self.reader.list(f"{folder}/{UNIT}.d")
+            for name in names if isinstance(names, tuple) else ():
+                if name.endswith(".conf"):
+                    found.setdefault(name, f"{folder}/{UNIT}.d/{name}")
+        return tuple(found[name] for name in sorted(found))
+
+    @fact
+    def unit_options(self) -> str:
+        """The Options= that the unit and its drop-ins set, the last one; empty without a unit."""
+        return _read_settings(self.reader, self._fragment[0], self.drop_ins).get("Options", "")
+
+    @fact
+    def _fragment(self) -> tuple[str, bool]:
+        """The unit file that counts at the next boot, and whether it is a mask: empty, or a link to /dev/null.
+
+        A mask in /run is gone by then: the package of systemd puts an empty file there when an upgrade to Ubuntu 26.04
+        finds a /tmp on disk.
+        """
+        for folder in LOAD_PATH:
+            path = f"{folder}/{UNIT}"
+            is_passing = folder.startswith("/run/")
+            if is_passing and self.reader.persistent_only:
+                continue  # of an image /run is no one's
+            is_masked = is_mask(self.reader, path)
+            if is_masked and is_passing:
+                continue
+            if is_masked or self.reader.read(path) is not ABSENT:
+                return path, is_masked
+        return "", False
+
+    @fact
+    def _home(self) -> tuple[str, str]:
+        return _find_home(self.reader, self.facts, self.drop_ins, self._fragment[0], is_masked=self._fragment[1])
+
+    @fact
+    def _mount(self) -> Mount | None:
+        return _mount(self.reader, self.facts)
+
+    def _live(self, take: Callable[[Mount], T], nothing: T) -> T:
         """What the mount tells; `nothing` where there is none."""
-        found = mount()
+        found = self._mount
         return nothing if found is None else take(found)
-
-    return Tmp(
-        is_symlink=lazy(lambda: isinstance(reader.link("/tmp"), str)),
-        home=lazy(lambda: home()[0]),
-        home_evidence=lazy(lambda: home()[1]),
-        decision=lazy(lambda: _find_decision(reader, facts, *home(), fragment()[0])),
-        fstype=lazy(live, lambda found: found.fstype, ""),
-        is_mount=lazy(live, _is_own, nothing=False),
-        is_tmpfs=lazy(live, _is_tmpfs, nothing=False),
-        size_bytes=lazy(live, lambda found: found.total_bytes if _is_tmpfs(found) else None, None),
-        disk_bytes=lazy(live, lambda found: found.total_bytes, 0),
-        disk_used_bytes=lazy(live, lambda found: found.total_bytes - found.available_bytes, 0),
-        has_usr_unit=lazy(lambda: any(_exists(reader, f"{folder}/{UNIT}") for folder in (PACKAGES, SPLIT))),
-        drop_ins=lazy(drop_ins),
-        unit_options=lazy(lambda: _read_settings(reader, fragment()[0], drop_ins()).get("Options", "")),
-    )
 
 
 def _mount(reader: Reader, facts: Facts) -> Mount | None:
@@ -91,36 +150,6 @@ def _is_own(mount: Mount) -> bool:
 
 def _is_tmpfs(mount: Mount) -> bool:
     return _is_own(mount) and mount.fstype == "tmpfs"
-
-
-def _drop_ins(reader: Reader) -> tuple[str, ...]:
-    """By file name; a name in an earlier folder hides the same name in a later one (systemd.unit(5))."""
-    found: dict[str, str] = {}
-    for folder in LOAD_PATH:
-        names = reader.list(f"{folder}/{UNIT}.d")
-        for name in names if isinstance(names, tuple) else ():
-            if name.endswith(".conf"):
-                found.setdefault(name, f"{folder}/{UNIT}.d/{name}")
-    return tuple(found[name] for name in sorted(found))
-
-
-def _find_fragment(reader: Reader) -> tuple[str, bool]:
-    """The unit file that counts at the next boot, and whether it is a mask: empty, or a link to /dev/null.
-
-    A mask in /run is gone by then: the package of systemd puts an empty file there when an upgrade to Ubuntu 26.04
-    finds a /tmp on disk.
-    """
-    for folder in LOAD_PATH:
-        path = f"{folder}/{UNIT}"
-        is_passing = folder.startswith("/run/")
-        if is_passing and reader.persistent_only:
-            continue  # of an image /run is no one's
-        is_masked = is_mask(reader, path)
-        if is_masked and is_passing:
-            continue
-        if is_masked or reader.read(path) is not ABSENT:
-            return path, is_masked
-    return "", False
 
 
 def _exists(reader: Reader, path: str) -> bool:
