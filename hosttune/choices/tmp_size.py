@@ -14,6 +14,7 @@ from hosttune.facts import Facts
 from hosttune.facts.base import Fact, UnknownFact, attempt, get_raw
 from hosttune.facts.storage.temporary import age_of, user_limit
 from hosttune.frozen import frozen
+from hosttune.numbers import say_gib
 from hosttune.values import Unreadable
 
 if TYPE_CHECKING:
@@ -89,13 +90,11 @@ def decide(case: TmpCase, limits: TmpLimits) -> TmpSize:
     if reason := reason or _too_full(case, limits, size):
         return TmpSize(0, reason)
     if is_default:
-        bounds = (
-            f"{_SHARE_ON_SLOW_DISK:.0%} of {_say_size(case.ram_bytes)} RAM, at most {_say_size(_MOST_ON_SLOW_DISK)}"
-        )
-        return TmpSize(size, "", (f"/tmp is on {case.slow_disk}; {_say_size(size)} is {bounds}", *case.notes))
-    share = f"{limits.ram_share:.0%} of {_say_size(case.ram_bytes)} RAM"
+        bounds = f"{_SHARE_ON_SLOW_DISK:.0%} of {say_gib(case.ram_bytes)} RAM, at most {say_gib(_MOST_ON_SLOW_DISK)}"
+        return TmpSize(size, "", (f"/tmp is on {case.slow_disk}; {say_gib(size)} is {bounds}", *case.notes))
+    share = f"{limits.ram_share:.0%} of {say_gib(case.ram_bytes)} RAM"
     evidence: tuple[str, ...] = (
-        f"{_say_size(size)} is {share} (at least {_say_size(limits.min_bytes)}, at most {limits.max_ram_share:.0%})",
+        f"{say_gib(size)} is {share} (at least {say_gib(limits.min_bytes)}, at most {limits.max_ram_share:.0%})",
         *case.notes,
     )
     if case.user_limit_bytes:
@@ -118,12 +117,12 @@ def _why_not(case: TmpCase, limits: TmpLimits) -> str:
     if case.has_tmpfs:
         least = limits.min_ram_bytes // 2
         limit = f"; {_limit(case)}" if case.user_limit_bytes else ""
-        small = f"{_say_ram(case)}, below the {_say_size(least)} from which it is grown{limit}"
+        small = f"{_say_ram(case)}, below the {say_gib(least)} from which it is grown{limit}"
         return "" if case.ram_bytes >= least and size else small
     if case.own_bytes >= size > 0:
-        return f"/tmp is a file system of its own with {_say_size(case.own_bytes)}, more than it could have in memory"
+        return f"/tmp is a file system of its own with {say_gib(case.own_bytes)}, more than it could have in memory"
     if case.ram_bytes < limits.min_ram_bytes:
-        floor = _say_size(limits.min_ram_bytes)
+        floor = say_gib(limits.min_ram_bytes)
         return f"{_say_ram(case)}, below the {floor} from which /tmp in memory takes nothing from jobs"
     return "" if size else f"{_say_ram(case)} leave no whole GiB for /tmp"
 
@@ -160,8 +159,8 @@ def _too_full(case: TmpCase, limits: TmpLimits, size: int) -> str:
     used = _know_or_none(case.used_bytes)
     if used > most:
         at_least = "" if _know_or_none(case.is_complete) else "at least "
-        what = f"{limits.used_share:.0%} of {_say_ram(case)}" if most == of_ram else f"a quarter of {_say_size(size)}"
-        return f"{at_least}{_say_size(used)} are in /tmp, more than {what}"
+        what = f"{limits.used_share:.0%} of {_say_ram(case)}" if most == of_ram else f"a quarter of {say_gib(size)}"
+        return f"{at_least}{say_gib(used)} are in /tmp, more than {what}"
     if not _know_or_none(case.is_complete) and _know_or_none(case.most_bytes) > most:
         reason = "not all of /tmp could be counted: too many files, or folders of others (needs root)"
         raise UnknownFact(reason)
@@ -180,11 +179,11 @@ def _know_or_none(value: Any) -> Any:
 
 
 def _limit(case: TmpCase) -> str:
-    return f"one user may fill {_say_size(case.user_limit_bytes)} of it (usrquota): then writes fail with EDQUOT"
+    return f"one user may fill {say_gib(case.user_limit_bytes)} of it (usrquota): then writes fail with EDQUOT"
 
 
 def _say_ram(case: TmpCase) -> str:
-    return f"{_say_size(case.ram_bytes)} of RAM"
+    return f"{say_gib(case.ram_bytes)} of RAM"
 
 
 def choose(facts: Facts, params: Mapping[str, Any]) -> TmpSize:
@@ -198,7 +197,7 @@ def choose(facts: Facts, params: Mapping[str, Any]) -> TmpSize:
         ram, least = facts.memory.sold_bytes, limits.min_ram_bytes // 2
         if ram >= least:
             raise
-        return TmpSize(0, f"{_say_size(ram)} of RAM, below the {_say_size(least)} from which it is looked at")
+        return TmpSize(0, f"{say_gib(ram)} of RAM, below the {say_gib(least)} from which it is looked at")
 
 
 def _choose_size_or_reason(facts: Facts, limits: TmpLimits) -> TmpSize:
@@ -235,7 +234,7 @@ def _with_reasons(case: TmpCase, facts: Facts) -> TmpCase:
     slow = f"{mount.target}, a network file system" if mount.is_network else slow
     case = replace(
         case, slow_disk=slow, place=f"{mount.target} ({mount.fstype})",
-        disks=tuple(f"{one.target} ({_say_size(one.total_bytes)})" for one in _larger_flash(facts, mount)),
+        disks=tuple(f"{one.target} ({say_gib(one.total_bytes)})" for one in _larger_flash(facts, mount)),
         has_tmpdir=any(one.name == "TMPDIR" for one in facts.environment.all),
     )  # fmt: skip
     if not slow or case.disks:
@@ -275,7 +274,7 @@ def _list_notes(facts: Facts, case: TmpCase) -> tuple[str, ...]:
     notes = []
     if attempt(lambda: facts.arc.is_there) is True:
         most = attempt(lambda: facts.arc.max_bytes)
-        size = f" up to {_say_size(most)}" if isinstance(most, int) else ""
+        size = f" up to {say_gib(most)}" if isinstance(most, int) else ""
         notes.append(f"ZFS keeps its cache{size} in the same memory (zfs_arc_max)")
     if isinstance(gpu_bytes := attempt(lambda: facts.memory.gpu_bytes), int) and gpu_bytes:
         notes.append("memory of GPUs is NUMA nodes here, and a tmpfs may fill it: mpol=prefer:0 keeps it off them")
@@ -283,9 +282,7 @@ def _list_notes(facts: Facts, case: TmpCase) -> tuple[str, ...]:
     if isinstance(swaps, tuple) and any(not one.is_zram for one in swaps):
         notes.append("what is in it can be swapped out to disk")
     if isinstance(case.used_bytes, int) and case.used_bytes >= _GIB:
-        notes.append(
-            f"{_say_size(case.used_bytes)} in /tmp stay on the disk, hidden below the mount: remove them before"
-        )
+        notes.append(f"{say_gib(case.used_bytes)} in /tmp stay on the disk, hidden below the mount: remove them before")
     return tuple(notes)
 
 
@@ -293,11 +290,6 @@ def _roomy_disks(facts: Facts, size: int) -> tuple[str, ...]:
     """Local NVMe with more room than /tmp would have in memory; none where that is unknown: it only adds a sentence."""
     try:
         mounts = [mount for mount in facts.mounts.local_data if any(disk.startswith("nvme") for disk in mount.disks)]
-        return tuple(f"{one.target} ({_say_size(one.total_bytes)})" for one in mounts if one.total_bytes > size)
+        return tuple(f"{one.target} ({say_gib(one.total_bytes)})" for one in mounts if one.total_bytes > size)
     except UnknownFact:
         return ()
-
-
-def _say_size(size: int) -> str:
-    tib = size / (1 << 40)
-    return f"{tib:.1f} TiB" if tib >= 2 else f"{size / _GIB:.1f}".removesuffix(".0") + " GiB"

@@ -67,7 +67,7 @@ def _take_back(look: HostOptions, run: str, reason: str, *, is_cut_off: bool = F
     from hosttune.actions.trial.trial import TrialEnd
     from hosttune.actions.trial.trial import come_back as take_back
     from hosttune.cli.common import progress
-    from hosttune.engine.trial_terms import span_text
+    from hosttune.numbers import say_span
 
     with _open_for_return(look) as (session, writer):
         trial = read_trial(writer)
@@ -80,7 +80,7 @@ def _take_back(look: HostOptions, run: str, reason: str, *, is_cut_off: bool = F
             return None
         within_s = trial.record.boot_within_s if is_boot else trial.record.within_s
         none = (
-            "it was cut off before all was made" if is_cut_off else f"it was not confirmed within {span_text(within_s)}"
+            "it was cut off before all was made" if is_cut_off else f"it was not confirmed within {say_span(within_s)}"
         )
         why = reason or none
         return take_back(session, writer, trial, why, progress, may_reboot=is_boot)

@@ -31,11 +31,3 @@ def span_s(text: str) -> int:
     if not LEAST_S <= seconds <= MOST_S:
         raise HosttuneError(f"{text!r} is no time for a trial", hint="between 2m and 24h, such as 15m")
     return seconds
-
-
-def span_text(seconds: int) -> str:
-    """`15 min`, `90 s`, `2 h`."""
-    for word, unit in (("h", 3600), ("min", 60)):
-        if seconds % unit == 0:
-            return f"{seconds // unit} {word}"
-    return f"{seconds} s"

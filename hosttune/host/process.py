@@ -21,6 +21,7 @@ from hosttune.host.console import write_to_stderr
 from hosttune.host.door import Completed
 from hosttune.host.progress import show_progress, waiting_for
 from hosttune.host.writing.stopping import handed_on
+from hosttune.numbers import say_limit
 from hosttune.regex import regex
 from hosttune.values import ABSENT, Absent
 
@@ -254,8 +255,7 @@ def _attend_child(child: subprocess.Popen[bytes], program: str, timeout_s: float
         for fd, buffer in streams.items():
             _drain(fd, buffer, limit)
     if max(len(out), len(errors)) > limit:
-        size = f"{limit >> 20} MiB" if limit >> 20 else f"{limit >> 10} KiB"
-        return Ended("output", f"{name} wrote more than {size}{_stop(child)}")
+        return Ended("output", f"{name} wrote more than {say_limit(limit)}{_stop(child)}")
     return Completed(child.returncode, bytes(out), bytes(errors))
 
 

@@ -12,10 +12,9 @@ from hosttune.facts.storage.mounts import is_network
 from hosttune.facts.storage.sources import names_device, plain_source, sources_of
 from hosttune.frozen import frozen
 from hosttune.host.masking.cleaned import clean
-from hosttune.numbers import say_count
+from hosttune.numbers import say_count, say_size
 from hosttune.resources.storage.fstab_boot import look_at_boot_lines
 from hosttune.resources.storage.mount_causes import MountCauses
-from hosttune.values import Unreadable
 from hosttune.views.terminal import width_of, wrap_text
 
 if TYPE_CHECKING:
@@ -35,7 +34,6 @@ _IDLE = {
     "LVM": "a part of a volume group of LVM of which no volume is active: sudo vgs, sudo vgchange -ay",
     "RAID": "a part of the array{}, which is not assembled: cat /proc/mdstat, sudo mdadm --examine",
 }
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 @frozen
@@ -95,7 +93,7 @@ def disks_of(facts: Facts) -> DiskTree:
     swaps = {swap.path for swap in ask_or_none(lambda: facts.memory.swaps)}
     found = {entry.where: sources.find(entry.source) for entry in entries}
     # A record may have thousands of each.
-    by_device = _group_by_names(range(len(mounts)), lambda place: (_get_device(mounts[place]),))
+    by_device = _group_by_names(range(len(mounts)), lambda place: (get_raw(mounts[place], "device"),))
     by_source = _group_by_names(range(len(mounts)), lambda place: (mounts[place].source,))
     by_name = _group_by_names(entries, lambda entry: found[entry.where] or ())
     by_target = _group_by_names(
@@ -155,10 +153,6 @@ def _group_by_names(things: Iterable[T], names_of: Callable[[T], Iterable[Any]])
         for name in dict.fromkeys(names_of(thing)):
             found.setdefault(name, []).append(thing)
     return found
-
-
-def _get_device(mount: Mount) -> object:
-    return get_raw(mount, "device")
 
 
 def _list_parents(disk: Disk) -> tuple[str, ...]:
@@ -340,11 +334,4 @@ def _list_notes(disks: DiskTree, page: Page, hidden: int) -> list[str]:
 
 def size_text(size: object) -> str:
     """`1.7 TiB`; `?` where it could not be read."""
-    if isinstance(size, Unreadable) or not isinstance(size, int):
-        return "?"
-    number = float(size)
-    for unit in _UNITS:
-        if number < 1024 or unit == _UNITS[-1]:
-            return f"{number:.0f} {unit}" if unit == "B" or number >= 100 else f"{number:.1f} {unit}"
-        number /= 1024
-    return ""
+    return say_size(size) if isinstance(size, int) else "?"

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from hosttune.codec import make_document, to_json
 from hosttune.engine.decide.trial import TrialPart
-from hosttune.engine.trial_terms import LAST_S, span_text
+from hosttune.engine.trial_terms import LAST_S
 from hosttune.host.masking.cleaned import clean
-from hosttune.numbers import say_count
+from hosttune.numbers import say_count, say_span
 from hosttune.values import Confirmer
 from hosttune.verdict_words import run_text, trial_text
 from hosttune.views.document import CommandBlock, Document, Item, Items, Say, Section, render_documents
@@ -35,13 +35,13 @@ def planned_trial(planned: TrialPlan) -> Section:
         why = tuple(Item(text=clean(one)) for one in planned.obstacles)
         return Section("No trial is possible here", (Items(why),), "red")
     who = "a person, or this host's health," if terms.by is Confirmer.HEALTH else "a person"
-    time = span_text(terms.within_s)
+    time = say_span(terms.within_s)
     if planned.has_boot and planned.boot_within_s not in {0, terms.within_s}:
-        time += f" (in the boot on trial {span_text(planned.boot_within_s)})"
+        time += f" (in the boot on trial {say_span(planned.boot_within_s)})"
     promise = f"Until {who} confirms it, at most {time}; otherwise this host rolls it back."
     notes = [Say(clean(note), "note", is_hanging=True) for note in planned.notes]
     if planned.has_boot:
-        last = f"Work on its GPUs can delay the reboot by {span_text(LAST_S)}; then the reboot ends it."
+        last = f"Work on its GPUs can delay the reboot by {say_span(LAST_S)}; then the reboot ends it."
         notes.insert(0, Say(f"hosttune may reboot this host once, for the rollback. {last}", "note", is_hanging=True))
     keep = Say(f"{_describe_time(planned)} sudo hosttune confirm.", is_hanging=True)
     points = tuple(_list_points(planned))

@@ -9,8 +9,9 @@ import pytest
 from hosttune.actions.trial.trial import require_promise
 from hosttune.cli.on_trial import AskedTrial, wants_hint
 from hosttune.engine.decide.trial import TrialPart, plan_trial
-from hosttune.engine.trial_terms import TrialTerms, span_s, span_text
+from hosttune.engine.trial_terms import TrialTerms, span_s
 from hosttune.errors import HosttuneError, Refused
+from hosttune.numbers import say_span
 from hosttune.values import ABSENT, Action, Address, Confirmer, Disturbs, Trigger
 from tests.unit.fake_reader import FakeReader
 from tests.unit.trial_runs import argument_change, boot_change, file_change, plan_of, sysctl_change
@@ -110,7 +111,7 @@ def test_time_that_is_none_is_refused(text):
 
 
 def test_time_is_told_in_the_largest_unit_that_fits():
-    assert [span_text(one) for one in (900, 7200, 125)] == ["15 min", "2 h", "125 s"]
+    assert [say_span(one) for one in (900, 7200, 125)] == ["15 min", "2 h", "125 s"]
 
 
 class Says:

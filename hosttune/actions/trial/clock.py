@@ -10,9 +10,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from hosttune.actions.trial.guard import FOLDER, OF_AN_IMAGE
-from hosttune.engine.trial_terms import span_text
 from hosttune.errors import HosttuneError, Refused
 from hosttune.host.door import Completed
+from hosttune.numbers import say_span
 from hosttune.values import ABSENT
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def start(writer: Writer, run_id: str, within_s: int, deadline: Sequence[str], l
         raise
     stop(writer, run_id, MAKING)
     for left_s in {within_s // 2, 60}:
-        text = f"hosttune: run {run_id} is rolled back in {span_text(left_s)}, unless: sudo hosttune confirm"
+        text = f"hosttune: run {run_id} is rolled back in {say_span(left_s)}, unless: sudo hosttune confirm"
         with suppress(HosttuneError):
             _run_in(writer, name_of(run_id, f"notice-{left_s}"), within_s - left_s, ("wall", text))
 

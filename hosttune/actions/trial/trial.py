@@ -48,7 +48,7 @@ from hosttune.actions.undo import plan_undo, undo
 from hosttune.engine.decide.plan import digest, stage
 from hosttune.engine.decide.trial import TrialPart, TrialPlan, plan_trial
 from hosttune.engine.rules.trusted import strange_program
-from hosttune.engine.trial_terms import LAST_S, span_text
+from hosttune.engine.trial_terms import LAST_S
 from hosttune.errors import HosttuneError, Refused
 from hosttune.facts import Facts
 from hosttune.facts.base import UnknownFact, attempt
@@ -60,6 +60,7 @@ from hosttune.host.console import find_archive, load_bytes, starting_words
 from hosttune.host.door import Stat
 from hosttune.host.masking.cleaned import Cleaned, clean
 from hosttune.host.reading.tree import read_own
+from hosttune.numbers import say_span
 from hosttune.quoting import quote
 from hosttune.resources import describe_place
 from hosttune.values import ABSENT, Action, Activation, Confirmer, FileValue, Phase, Plan, Receipt, Unreadable
@@ -366,7 +367,7 @@ def on_trial_text(trial: TrialRun) -> Cleaned:
 def _on_trial_text(trial: TrialRun) -> str:
     record, keep = trial.record, f"sudo hosttune confirm {quote(trial.run)}"
     if trial.state is TrialState.LIVE:
-        within = span_text(record.within_s)
+        within = say_span(record.within_s)
         return f"run {trial.run} is on trial for {within} and is rolled back then, unless: {keep}"
     if trial.state is TrialState.NEXT_BOOT:
         return f"run {trial.run} is on trial at the next boot: reboot, then: {keep}"
@@ -404,7 +405,7 @@ def still_coming_up(trial: TrialRun, reader: Reader) -> str:
         return ""
     return (
         f"this boot is {age_s:.0f} s old, and what comes late in one (links, services, the fabric, the clock) has "
-        f"{span_text(int(SETTLE_S))}: ask again then"
+        f"{say_span(int(SETTLE_S))}: ask again then"
     )
 
 
@@ -521,7 +522,7 @@ def come_back(
     sentence = f"run {trial.run} {run_text(state.value)}: {reason}"
     if busy:
         trial_clock.reboot_when_idle(writer, trial.run)  # before the mark: what fails here is tried again
-        needs = f"{needs}, which waits for at most {span_text(LAST_S)}: {'; '.join(busy)}"
+        needs = f"{needs}, which waits for at most {say_span(LAST_S)}: {'; '.join(busy)}"
     trial_guard.mark(writer, "returned")
     if needs and may_reboot and not busy:
         # The guard stays until then: where this ends here, its script reboots. Who looks next removes it (`finish`).

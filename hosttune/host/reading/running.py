@@ -24,7 +24,7 @@ def is_running_root() -> bool:
     first = _first_process()
     if not first:
         # Without root's rights: a root that is no mount point at all is a chroot for certain.
-        return mountinfo.topmost_at(_own_mounts(), "/") is not None
+        return mountinfo.topmost_at(mountinfo.parse(own_mounts()), "/") is not None
     if _is_same_root(first):
         return True
     return all(_read_namespace("/proc/self", name) != _read_namespace(first, name) for name in ("mnt", "uts", "ipc"))
@@ -77,7 +77,3 @@ def _mount_id(path: str) -> bytes:
         return next((line for line in lines if line.startswith(b"mnt_id:")), b"")
     finally:
         os.close(fd)
-
-
-def _own_mounts() -> tuple[mountinfo.MountLine, ...]:
-    return mountinfo.parse(own_mounts())

@@ -20,6 +20,7 @@ from hosttune.host.reading.mounters import Mounters, UnaskedMounters, mounter_of
 from hosttune.host.reading.named import served_mounts
 from hosttune.host.reading.paths import ResolvedPath, is_plain, open_place, open_without_links, walk
 from hosttune.lines import LineNumbers
+from hosttune.numbers import say_limit
 from hosttune.regex import regex
 from hosttune.values import ABSENT, Absent, Answer, TooLong, Unreadable
 
@@ -408,7 +409,7 @@ def parse_os_release(content: bytes, path: str) -> Mapping[str, str] | Unreadabl
     import distro
 
     if len(content) > OS_RELEASE_LIMIT:
-        return Unreadable(f"{path} is larger than {_format_size(OS_RELEASE_LIMIT)}")
+        return Unreadable(f"{path} is larger than {say_limit(OS_RELEASE_LIMIT)}")
     fd = os.memfd_create("os-release", os.MFD_CLOEXEC)
     try:
         with open(fd, "wb", closefd=False) as file:
@@ -442,12 +443,8 @@ def _line_of_open_quote(text: str) -> int:
     return number + next((skipped for skipped, row in enumerate(rest) if row.strip() and row[0] != "#"), 0)
 
 
-def _format_size(limit: int) -> str:
-    return f"{limit >> 20} MiB" if limit >> 20 else f"{limit >> 10} KiB"
-
-
 def _too_long(path: str, limit: int) -> Unreadable:
-    return Unreadable(TooLong(f"{path} is larger than {_format_size(limit)}"))
+    return Unreadable(TooLong(f"{path} is larger than {say_limit(limit)}"))
 
 
 def _require_rights(found: ResolvedPath, path: str) -> None:

@@ -21,13 +21,9 @@ def _is_int(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
 def _is_time(value: Any) -> bool:
     """Seconds since the epoch that a calendar knows: up to the year 9999."""
-    return _is_number(value) and 0 <= value < 253_402_300_800
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 253_402_300_800
 
 
 def _is_text(value: Any) -> bool:

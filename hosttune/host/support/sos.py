@@ -23,7 +23,6 @@ from hosttune.host.support.archive import (
     Archive,
     NameCount,
     TooMuch,
-    is_archive,
     make_refusal,
     read_archive,
     read_folder,
@@ -122,11 +121,6 @@ class _Manifest:
     version: str
     command_line: str
     is_cleaned: bool = False
-
-
-def is_sosreport(content: bytes) -> bool:
-    """Whether a file may be one: a tar. What is in it `read_sosreport` finds out."""
-    return is_archive(content)
 
 
 def read_sosreport(content: bytes | None, path: str, tool_version: str) -> SosReport:

@@ -79,7 +79,7 @@ def save(result: BenchResult, where: str = "") -> None:
     from hosttune.codec import dump_json
 
     name = _name(result)
-    beside = _name_beside(name)
+    beside = name.removesuffix(".json") + ".inconclusive.json"
     if not result.is_answer and (older := from_json(state.load(name, where))) and older.is_answer:
         name = beside
     state.save(name, dump_json(to_json(result)).encode(), where)
@@ -133,7 +133,3 @@ def _name(result: BenchResult) -> str:
     how = "decoded" if "python" in result.words else "read"
     folder = f"-{how}-{sha256(os.fsencode(result.path)).hexdigest()[:16]}"
     return _UNSAFE.sub("_", f"{result.kind}-{result.uuid}-{result.kernel}{folder}") + ".json"
-
-
-def _name_beside(name: str) -> str:
-    return name.removesuffix(".json") + ".inconclusive.json"

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 from hosttune.codec import FORMAT_VERSION, to_json
 from hosttune.host.masking.cleaned import clean
 from hosttune.measure.dataset.formats import kind_of
-from hosttune.numbers import say_count
+from hosttune.numbers import say_count, say_size
 from hosttune.quoting import quote
-from hosttune.views.disks import size_text
 from hosttune.views.terminal import join_words, wrap_text
 
 if TYPE_CHECKING:
@@ -72,9 +71,9 @@ def _make_headline(dataset: Dataset, page: Page) -> list[str]:
     if names.folders:
         parts[0] += f" in {names.folders:,} {'folder' if names.folders == 1 else 'folders'}"
     if sizes:
-        parts.append(f"{size_text(sizes.total_bytes)}{_describe_margin(dataset)}")
+        parts.append(f"{say_size(sizes.total_bytes)}{_describe_margin(dataset)}")
         if names.files > 1:
-            parts.append(f"median {size_text(sizes.median_bytes)}, {_format_percent(sizes.small_share)} below 64 KiB")
+            parts.append(f"median {say_size(sizes.median_bytes)}, {_format_percent(sizes.small_share)} below 64 KiB")
     return [*lines, *wrap_text("; ".join(parts), page.screen.columns, rest="  ")]
 
 
@@ -139,8 +138,8 @@ def place_text(place: Underneath) -> str:
 def _page_cache(dataset: Dataset) -> str:
     assert dataset.page_cache  # noqa: S101 - as the caller saw
     assert dataset.sizes  # noqa: S101
-    needs = size_text(dataset.sizes.page_bytes)
-    text = f"{needs} + {size_text(dataset.inode_bytes)} for inodes and names: {_fit(dataset.page_cache, dataset)}"
+    needs = say_size(dataset.sizes.page_bytes)
+    text = f"{needs} + {say_size(dataset.inode_bytes)} for inodes and names: {_fit(dataset.page_cache, dataset)}"
     share = dataset.resident.share
     if dataset.place.kind == "memory":
         return text
@@ -160,12 +159,12 @@ def _describe_decoded(dataset: Dataset) -> Iterator[tuple[str, str]]:
     if decoded.told_share > 0:
         part = "" if decoded.told_share > 0.99 else f" for {_format_percent(decoded.told_share)} of the bytes"
         own = "" if decoded.untold else f", {fits}"
-        wide = f"as float32 {size_text(decoded.float32_bytes)}"
+        wide = f"as float32 {say_size(decoded.float32_bytes)}"
         narrow, float32 = dataset.decoded_fit, dataset.float32_fit
         if float32 and narrow and not decoded.untold and float32.answer != narrow.answer:
             wide += f", {_fit(float32, dataset)}"
         types = "as uint8" if round(decoded.k_float32, 2) == round(4 * decoded.k, 2) else "in the types stored"
-        text = f"{size_text(decoded.native_bytes)} {types}{part}"
+        text = f"{say_size(decoded.native_bytes)} {types}{part}"
         heads = _count_headers(decoded.told)
         k = f"K = {decoded.k:.1f}{_decoded_margin(decoded)}, from {heads}"
         yield "decoded", f"{text} ({k}){own}; {wide} (K = {decoded.k_float32:.1f})"
@@ -177,7 +176,7 @@ def _describe_decoded(dataset: Dataset) -> Iterator[tuple[str, str]]:
     if dataset.copies_bytes:
         workers = say_count(dataset.copies_bytes // decoded.native_bytes, "worker")
         how = "a cache of decoded data inside of the Dataset is filled by every worker by itself"
-        yield "in workers", f"{how}: up to {size_text(dataset.copies_bytes)} with {workers}"
+        yield "in workers", f"{how}: up to {say_size(dataset.copies_bytes)} with {workers}"
 
 
 def _count_headers(count: int) -> str:
@@ -196,7 +195,7 @@ def _decoded_margin(decoded: Decoded) -> str:
 
 def _fit(fit: Fit, dataset: Dataset) -> str:
     """A word only where the whole interval says the same."""
-    room = f"{size_text(dataset.room.bytes)} {dataset.room.reason}"
+    room = f"{say_size(dataset.room.bytes)} {dataset.room.reason}"
     if fit.answer == "unknown":
         return f"not known whether it fits: {_not_known(fit, dataset, room)}"
     is_cache = fit is dataset.page_cache
@@ -219,7 +218,7 @@ def _not_known(fit: Fit, dataset: Dataset, room: str) -> str:
     if fit.why == "margin":
         if fit.high_bytes is None:
             return "too few files were looked at"
-        return f"{size_text(fit.low_bytes)} to {size_text(fit.high_bytes)} of {room}"
+        return f"{say_size(fit.low_bytes)} to {say_size(fit.high_bytes)} of {room}"
     return _describe_unknown(dataset.decoded.untold if dataset.decoded else ())
 
 
@@ -284,7 +283,7 @@ def _list_notes(dataset: Dataset) -> Iterator[str]:
 def _describe_links(dataset: Dataset) -> Iterator[str]:
     names = dataset.names
     if dataset.sizes and dataset.sizes.linked_bytes:
-        more = size_text(dataset.sizes.linked_bytes)
+        more = say_size(dataset.sizes.linked_bytes)
         yield f"hard links are counted once, as if all names were below: else up to {more} more (--exact finds out)"
     if names.links:
         yield f"{names.links:,} of the files are symbolic links: what they lead to is counted"

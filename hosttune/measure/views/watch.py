@@ -14,13 +14,13 @@ from hosttune.measure.views.watch_words import (
     list_evidence,
     make_headline,
     not_the_cause,
-    time_text,
 )
 from hosttune.measure.watch.endings import ending_of
 from hosttune.measure.watch.remedies import choose_remedies
 from hosttune.measure.watch.states import State
 from hosttune.measure.watch.tick import gpu_percent
 from hosttune.measure.watch.verdict import VerdictKind, judge
+from hosttune.numbers import say_time
 from hosttune.textfiles import docs_page
 from hosttune.views.terminal import wrap_text
 
@@ -147,7 +147,7 @@ def _describe_leading(account: Account) -> str:
     for (state, _), seconds in account.states.items():
         sums[state] = sums.get(state, 0.0) + seconds
     top = max(sums, key=lambda state: sums[state])
-    return f"so far {top.value} {100 * sums[top] / account.counted_s:.0f} % of {time_text(account.counted_s)}"
+    return f"so far {top.value} {100 * sums[top] / account.counted_s:.0f} % of {say_time(account.counted_s)}"
 
 
 def _format_clock(seconds: float) -> str:

@@ -24,8 +24,7 @@ from hosttune.measure.watch.remedies import (
 from hosttune.measure.watch.states import LIMITS, State
 from hosttune.measure.watch.tick import FILE_SERVER, Want
 from hosttune.measure.watch.verdict import SECOND, Confidence, VerdictKind, WatchVerdict
-from hosttune.numbers import say_count
-from hosttune.views.disks import size_text
+from hosttune.numbers import say_count, say_size, say_time
 from hosttune.views.terminal import join_words
 
 if TYPE_CHECKING:
@@ -90,14 +89,14 @@ def ending_text(account: Account) -> str:
     if end is None:
         return ""
     memory, shm = account.memory, account.least_shm
-    limit = f" (limit {_say_size(memory.limit_bytes)} by {memory.path})" if memory is not None else ""
+    limit = f" (limit {say_size(memory.limit_bytes)} by {memory.path})" if memory is not None else ""
     killed = say_count(account.kills.group, "process", "processes")
     text = {
         EndKind.GROUP_OOM: f"{killed} of its control group killed by the kernel: out of memory{limit}",
         EndKind.HOST_OOM: _describe_near(account)
         if end.what
         else "killed by the kernel: out of memory, and no limit of its own is visible",
-        EndKind.SHM: f"/dev/shm ({_say_size(shm.size_bytes)}) was full" if shm else "",
+        EndKind.SHM: f"/dev/shm ({say_size(shm.size_bytes)}) was full" if shm else "",
         EndKind.SIGNAL: f"killed by {end.what}" if end.what in _NO_CRASH else f"crashed with {end.what}",
         EndKind.STOPPED: "all its processes are stopped by a signal (SIGSTOP, Ctrl-Z)",
         EndKind.FROZEN: f"its control group is frozen: {end.what}",
@@ -118,7 +117,7 @@ def _describe_shares(verdict: WatchVerdict) -> str:
 
 def describe_changes(verdict: WatchVerdict) -> str:
     """`DISK for 240 s, then GPU`."""
-    parts = [f"{cut.state.value} for {time_text(cut.end_s - cut.begin_s)}" for cut in verdict.segments[:-1]]
+    parts = [f"{cut.state.value} for {say_time(cut.end_s - cut.begin_s)}" for cut in verdict.segments[:-1]]
     return ", then ".join([*parts, verdict.segments[-1].state.value])
 
 
@@ -161,7 +160,7 @@ def list_details(verdict: WatchVerdict, account: Account) -> tuple[str, ...]:
     """What only `--verbose` tells: every state, where figures come from, and iowait, which nothing is judged by."""
     watched, iowait = account.watched, account.means["iowait_percent"].value
     states = ", ".join(
-        f"{one.state.value} {100 * one.share:.0f} % ({time_text(one.longest_run_s)} on end)" for one in verdict.shares
+        f"{one.state.value} {100 * one.share:.0f} % ({say_time(one.longest_run_s)} on end)" for one in verdict.shares
     )
     lines = (
         f"states: {states}" if states else "",
@@ -184,13 +183,6 @@ def _no_gpu(account: Account) -> str:
 
 def not_the_cause(verdict: WatchVerdict) -> str:
     return join_words([SHORT[state] for state in verdict.not_the_cause if state in SHORT and state is not State.GPU])
-
-
-def time_text(seconds: float) -> str:
-    """`45 s`, `12 min`, `3.5 h`."""
-    if seconds < 600:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
 def storage_of(account: Account) -> str:
@@ -229,7 +221,7 @@ def _describe_memory(account: Account) -> str:
     limit = account.memory
     if limit is None or not account.is_memory_full:
         return ""
-    return f"{MEANINGS[State.MEM]}, within its limit of {_say_size(limit.limit_bytes)} ({limit.path})"
+    return f"{MEANINGS[State.MEM]}, within its limit of {say_size(limit.limit_bytes)} ({limit.path})"
 
 
 def _busy_gpu(account: Account, state: State) -> str:
@@ -330,10 +322,10 @@ def _name_storage(storage: str) -> str:
 
 def _describe_undecided(verdict: WatchVerdict, account: Account) -> str:
     if account.has_ended_early:
-        when = f"after {time_text(account.seconds)}" if account.seconds >= 1 else "at once"
+        when = f"after {say_time(account.seconds)}" if account.seconds >= 1 else "at once"
         return f"the command ended {when}, with status {account.status}, before enough could be seen"
     if verdict.counted_s < 5:
-        return f"only {time_text(verdict.counted_s)} count, which is too short"
+        return f"only {say_time(verdict.counted_s)} count, which is too short"
     if starts_workers_anew(account):
         return _NEW_LIMIT
     known = [share for share in verdict.shares if share.state is not State.UNKNOWN and share.share >= 0.05]
@@ -349,15 +341,15 @@ def _describe_cold(verdict: WatchVerdict) -> str:
 
 def _describe_times(verdict: WatchVerdict) -> str:
     times = ((verdict.warm_up_s, "warm-up"), (verdict.paused_s, "standing still"))
-    left = [f"{time_text(seconds)} of {name}" for seconds, name in times if seconds >= 1]
+    left = [f"{say_time(seconds)} of {name}" for seconds, name in times if seconds >= 1]
     rest = f", without {join_words(left)}" if left else ""
-    text = f"watched {time_text(verdict.seconds)}{rest}"
+    text = f"watched {say_time(verdict.seconds)}{rest}"
     if verdict.shares and verdict.state is not None and verdict.outcome is not VerdictKind.IDLE:
         share = next((one for one in verdict.shares if one.state is verdict.state), None)
         if share:
-            text += f"; {verdict.state.value} held {100 * share.share:.0f} %, {time_text(share.longest_run_s)} on end"
+            text += f"; {verdict.state.value} held {100 * share.share:.0f} %, {say_time(share.longest_run_s)} on end"
     if verdict.idle_s >= 1 and verdict.outcome is not VerdictKind.IDLE:
-        text += f"; it idled {time_text(verdict.idle_s)}"
+        text += f"; it idled {say_time(verdict.idle_s)}"
     return text
 
 
@@ -392,7 +384,7 @@ def _describe_neighbours(account: Account) -> str:
 def _describe_zero(account: Account) -> str:
     if not account.judged_gpu_s or not account.zero_s:
         return ""
-    longest = time_text(account.zero_run.longest_s)
+    longest = say_time(account.zero_run.longest_s)
     return f"the GPU did nothing in {account.zero_s:.0f} of {account.judged_gpu_s:.0f} s, at most {longest} in a row"
 
 
@@ -455,16 +447,16 @@ def _describe_reading(account: Account) -> str:
     if read is None or device is None:
         return "what the job reads is not visible"
     received = account.totals["received_bytes"]
-    more = f"; at least {_say_size(received)} came over TCP" if received else ""
+    more = f"; at least {say_size(received)} came over TCP" if received else ""
     if is_sending(account):
-        more += f"; at least {_say_size(account.totals['sent_bytes'] or 0.0)} went out over TCP"
+        more += f"; at least {say_size(account.totals['sent_bytes'] or 0.0)} went out over TCP"
     if device > read:  # mmap(2) and read-ahead are no read(2)
         mapped = "what it maps and read-ahead included"
-        return f"read {_say_size(read)} by read(2); {_say_size(device)} came from a device, {mapped}{more}"
+        return f"read {say_size(read)} by read(2); {say_size(device)} came from a device, {mapped}{more}"
     if read >= 1 << 20 and device < 0.01 * read:
         rest = "its server or the page cache" if _is_served(account) else "the page cache"
-        return f"read {_say_size(read)}, of it {_say_size(device)} from a device: {rest} has the rest{more}"
-    return f"read {_say_size(read)}, of it {_say_size(device)} from a device{more}"
+        return f"read {say_size(read)}, of it {say_size(device)} from a device: {rest} has the rest{more}"
+    return f"read {say_size(read)}, of it {say_size(device)} from a device{more}"
 
 
 def _describe_waiting(account: Account) -> str:
@@ -487,7 +479,7 @@ def _describe_cache(account: Account) -> str:
     if limit is None or not account.drops_cache:
         return ""
     return (
-        f"its memory limit ({_say_size(limit.limit_bytes)}, {limit.path}) is full: page cache is dropped and read again"
+        f"its memory limit ({say_size(limit.limit_bytes)}, {limit.path}) is full: page cache is dropped and read again"
     )
 
 
@@ -503,11 +495,7 @@ def _describe_disks(account: Account) -> str:
     if rate is None or (rate < 1e6 and (flight or 0) < BUSY_DISK):
         return ""
     busiest = sorted(account.disk_bytes, key=lambda name: -account.disk_bytes[name])[:2]
-    text = f"disks read {_say_size(rate)}/s{f' (busiest: {join_words(busiest)})' if busiest else ''}"
+    text = f"disks read {say_size(rate)}/s{f' (busiest: {join_words(busiest)})' if busiest else ''}"
     if wait is not None:
         text += f", {wait:.1f} ms a request"
     return text + (f", {flight:.1f} under way" if flight is not None else "")
-
-
-def _say_size(number: float) -> str:
-    return size_text(int(number))

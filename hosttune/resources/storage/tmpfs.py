@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from hosttune.errors import Refused
 from hosttune.facts.base import UnknownFact
 from hosttune.facts.storage.fstab_options import set_size, size_bytes, split_items
-from hosttune.numbers import parse_digits
+from hosttune.numbers import parse_digits, say_gib
 from hosttune.rendering import render
 from hosttune.resources.base import FieldSpec, Operator, WishKind, in_general
 from hosttune.resources.file import compare_dropin, dropin_path
@@ -167,9 +167,9 @@ class _TmpfsComparison:
     def _now(self) -> str:
         tmp = self.facts.tmp
         if tmp.is_tmpfs:
-            return f"now a tmpfs of {_format_gib(tmp.size_bytes or 0)}"
+            return f"now a tmpfs of {say_gib(tmp.size_bytes or 0)}"
         least = "" if self.facts.filling.is_complete else "at least "
-        return f"now on {tmp.fstype or 'the disk'}, {least}{_format_gib(self.facts.filling.used_bytes)} in it"
+        return f"now on {tmp.fstype or 'the disk'}, {least}{say_gib(self.facts.filling.used_bytes)} in it"
 
     def _is_enough(self, size: int | None) -> bool:
         return size is not None and (size == 0 or size >= self.wanted)
@@ -181,10 +181,10 @@ class _TmpfsComparison:
             return Finding(self.wish.rule, self.wish.subject, Verdict.OK, evidence=tuple(self.evidence))
         evidence = (*self.evidence, *self._hidden())
         hold = Hold(HoldKind.WAITING, "reboot")
-        reason = f"/tmp becomes a tmpfs of at least {_format_gib(self.wanted)} at the next boot"
+        reason = f"/tmp becomes a tmpfs of at least {say_gib(self.wanted)} at the next boot"
         todo = "reboot when it suits; until then do not run mount -a"
         if tmp.is_tmpfs:
-            reason = f"/tmp grows to at least {_format_gib(self.wanted)} at the next boot"
+            reason = f"/tmp grows to at least {say_gib(self.wanted)} at the next boot"
             todo = (
                 f"reboot when it suits, or at once: sudo mount --options-source mtab -o remount,size={self.size} /tmp"
             )
@@ -196,7 +196,7 @@ class _TmpfsComparison:
             return ()
         filling = self.facts.filling
         least = "" if filling.is_complete else "at least "
-        what = f"{least}{_format_gib(filling.used_bytes)} in {least}{filling.entries} files and folders"
+        what = f"{least}{say_gib(filling.used_bytes)} in {least}{filling.entries} files and folders"
         return (f"{what} stay on the disk, hidden below it",)
 
     def _nothing(self) -> Finding:
@@ -297,14 +297,14 @@ class _TmpfsComparison:
         )  # fmt: skip
 
     def _reason(self) -> str:
-        return f"/tmp should be a tmpfs of at least {_format_gib(self.wanted)}"
+        return f"/tmp should be a tmpfs of at least {say_gib(self.wanted)}"
 
     def _scarce(self) -> tuple[str, ...]:
         """A tmpfs takes memory as it fills; with less than its size available it can push work out."""
         available = self.facts.memory.available_bytes if self.running else self.wanted
         if available >= self.wanted:
             return ()
-        return (f"only {_format_gib(available)} of memory are available now: a full /tmp would have to be swapped out",)
+        return (f"only {say_gib(available)} of memory are available now: a full /tmp would have to be swapped out",)
 
     def _differs(self, changes: tuple[Change, ...]) -> Finding:
         evidence = (*self.evidence, *self._hidden(), *self._scarce())
@@ -316,10 +316,6 @@ class _TmpfsComparison:
 
     def _make_refused(self, detail: str, todo: str) -> Finding:
         return self._make_held(Hold(HoldKind.REFUSED, detail), todo)
-
-
-def _format_gib(size: int) -> str:
-    return f"{size / GIB:.1f} GiB" if size % GIB else f"{size // GIB} GiB"
 
 
 WISH = TmpfsWish()
