@@ -14,7 +14,7 @@ from hosttune.engine.decide.plan import digest, leads_to_boot, stage, standing_f
 from hosttune.engine.rules.rule import choice_module
 from hosttune.errors import HosttuneError
 from hosttune.facts import SUBJECTS, Facts, RequestedNames
-from hosttune.facts.base import UnknownFact, complete
+from hosttune.facts.base import complete, read_or_default
 from hosttune.host.door import Stat
 from hosttune.resources.base import Applied
 from hosttune.values import ABSENT, Finding, Plan, Verdict
@@ -158,10 +158,7 @@ def _ask(session: Session, reader: Reader, rules: tuple[Rule, ...]) -> tuple[Fin
 
 
 def _describe_machine(facts: Facts) -> str:
-    try:
-        return str(facts.host.machine_id_hash)
-    except UnknownFact:
-        return ""
+    return read_or_default(lambda: str(facts.host.machine_id_hash), "")
 
 
 def touched_subjects(rules: Iterable[Rule]) -> frozenset[str]:

@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import UnknownFact
+from hosttune.facts.base import read_or_default
 from hosttune.regex import regex
 
 if TYPE_CHECKING:
@@ -23,10 +23,7 @@ _REINSTALL = "--reinstall"
 
 def find_missing(facts: Facts, operands: Iterable[str]) -> tuple[str, ...] | None:
     """Of operands of `apt-get install` those that no list of apt has; None where that is not known."""
-    try:
-        return facts.archives.missing(operands)
-    except UnknownFact:
-        return None
+    return read_or_default(lambda: facts.archives.missing(operands), None)
 
 
 def lacks_package(facts: Facts, *operands: str) -> bool:
@@ -65,10 +62,7 @@ def check_commands(facts: Facts, *ways_out: str) -> tuple[str, ...]:
 
 
 def _has_to_come(facts: Facts, operand: str) -> bool:
-    try:
-        return "=" in operand or not facts.packages[operand].is_installed
-    except UnknownFact:
-        return True
+    return read_or_default(lambda: "=" in operand or not facts.packages[operand].is_installed, otherwise=True)
 
 
 def _with_note(way: str, operands: tuple[str, ...], missing: tuple[str, ...] | None) -> str:

@@ -23,7 +23,7 @@ from hosttune.choices.next_kernel import (
 )
 from hosttune.choices.other_build import other_build
 from hosttune.choices.own_kernel import OF_KERNEL, are_headers_here, packages_of_kernels, suggest_own_kernel
-from hosttune.facts.base import UnknownFact, attempt
+from hosttune.facts.base import UnknownFact, attempt, read_or_default
 from hosttune.facts.gpu.build_log import NEWER_RELEASE, OLD_COMPILER
 from hosttune.facts.gpu.package_roles import (
     BRINGS_MODULES,
@@ -126,10 +126,7 @@ def _asking_for_key(facts: Facts, broken: Sequence[Package]) -> Stop | None:
 
 def try_find_stop(facts: Facts) -> Stop | None:
     """As `find_stop`; None if it is not known."""
-    try:
-        return find_stop(facts)
-    except UnknownFact:
-        return None
+    return read_or_default(lambda: find_stop(facts), None)
 
 
 def repair_of(facts: Facts) -> str:
@@ -157,10 +154,7 @@ def is_brought_by_repair(facts: Facts, stop: Stop, kernel: str) -> bool:
 
 def is_boot_full(facts: Facts) -> bool:
     """Whether the file system of /boot has no room for one more initial RAM disk. False if that is not known."""
-    try:
-        return facts.boot_room.is_full
-    except UnknownFact:
-        return False
+    return read_or_default(lambda: facts.boot_room.is_full, otherwise=False)
 
 
 def _say_stopped(packages: Iterable[Package]) -> str:

@@ -35,7 +35,7 @@ from hosttune.choices.next_kernel import has_headers, repair_of_host, say_no_hea
 from hosttune.choices.own_kernel import are_headers_here
 from hosttune.facts import Facts
 from hosttune.facts.apt_decisions import archive_of_other_system
-from hosttune.facts.base import Fact, UnknownFact, attempt, make_unread
+from hosttune.facts.base import Fact, UnknownFact, attempt, make_unread, read_or_default
 from hosttune.facts.gpu.driver import INSTALLER_LOG
 from hosttune.facts.kernel.kernel import headers_for, is_of_proxmox
 from hosttune.frozen import frozen
@@ -355,10 +355,7 @@ def _describe_debian(facts: Facts) -> str:
 
 def _failed_build(facts: Facts) -> DkmsBuild | None:
     """What the installation of a driver left that ended at its build."""
-    try:
-        return next((one for one in facts.driver.dkms if one.failed), None)
-    except UnknownFact:
-        return None
+    return read_or_default(lambda: next((one for one in facts.driver.dkms if one.failed), None), None)
 
 
 def _make_current_state(facts: Facts) -> DriverState:

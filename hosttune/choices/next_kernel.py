@@ -11,7 +11,7 @@ from hosttune.choices.drivers.bringer import guest_way
 from hosttune.choices.other_build import other_build
 from hosttune.choices.own_kernel import are_headers_here, packages_of_kernels, suggest_own_kernel
 from hosttune.facts import Facts
-from hosttune.facts.base import Fact, UnknownFact, attempt
+from hosttune.facts.base import Fact, UnknownFact, attempt, read_or_default
 from hosttune.facts.gpu.build_log import (
     CRASHED,
     FULL,
@@ -422,10 +422,7 @@ def other_kernel(facts: Facts, kernel: str) -> str:
 
 
 def _list_builds(facts: Facts) -> tuple[DkmsBuild, ...]:
-    try:
-        return facts.driver.dkms
-    except UnknownFact:
-        return ()
+    return read_or_default(lambda: facts.driver.dkms, ())
 
 
 def failed_log(facts: Facts, kernel: str) -> str:

@@ -170,6 +170,14 @@ def attempt(make: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T | 
         return Unreadable(unknown.reason)
 
 
+def read_or_default(look: Callable[[], T], otherwise: T) -> T:
+    """What `look` gives, or `otherwise` where it touches a fact that could not be read."""
+    try:
+        return look()
+    except UnknownFact:
+        return otherwise
+
+
 def lazy(make: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
     """The value of a fact field that is made when the field is first touched: what `make` returns, or unread for the
     reason of the UnknownFact that it raises.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from hosttune.facts.base import UnknownFact, get_raw
+from hosttune.facts.base import UnknownFact, get_raw, read_or_default
 from hosttune.facts.storage.mounts import mount_of
 from hosttune.frozen import frozen
 from hosttune.host.known.file_systems import IN_MEMORY
@@ -100,10 +100,7 @@ def _make_underneath(
 
 
 def _is_vm(facts: Facts) -> bool:
-    try:
-        return facts.host.is_vm
-    except UnknownFact:
-        return False
+    return read_or_default(lambda: facts.host.is_vm, otherwise=False)
 
 
 def _find_local(mount: Mount, facts: Facts, is_vm: bool, depth: int) -> Underneath:  # noqa: FBT001 - passed on

@@ -33,14 +33,6 @@ def or_unknown(compare: Callable[[C], T]) -> Callable[[C], T | Finding]:
     return answer
 
 
-def read_or_default(look: Callable[[], T], otherwise: T) -> T:
-    """What `look` gives, or `otherwise` where it touches a fact that could not be read."""
-    try:
-        return look()
-    except UnknownFact:
-        return otherwise
-
-
 class Comparison:
     """One wish against the state; a subclass says in `_wants` what should be, which is the reason of a finding."""
 

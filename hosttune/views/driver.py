@@ -14,7 +14,7 @@ from hosttune.choices.drivers.branch import drives_gpu, end_words
 from hosttune.choices.drivers.branch_offers import offers_within
 from hosttune.choices.drivers.choice import CHANGES
 from hosttune.codec import FORMAT_VERSION
-from hosttune.facts.base import UnknownFact, get_raw, known_items
+from hosttune.facts.base import UnknownFact, get_raw, known_items, read_or_default
 from hosttune.facts.gpu.gpus import is_vfio
 from hosttune.facts.inventory import UNKNOWN_DRIVER
 from hosttune.frozen import frozen
@@ -126,10 +126,8 @@ def _make_title(gpu: Gpu, facts: Facts) -> str:
     """Its name, also one that ubuntu-drivers alone knows; else its device id."""
     if gpu.name:
         return gpu.title
-    try:
-        return facts.candidates.models.get(gpu.device_id, "") or f"NVIDIA device {gpu.device_id}"
-    except UnknownFact:
-        return f"NVIDIA device {gpu.device_id}"
+    known = read_or_default(lambda: facts.candidates.models.get(gpu.device_id, ""), "")
+    return known or f"NVIDIA device {gpu.device_id}"
 
 
 def _describe_installed(facts: Facts) -> str:
@@ -196,10 +194,7 @@ def _state_without_gpu(facts: Facts, teller: _Teller) -> StateRow:
 
 def _is_of_another(facts: Facts) -> bool:
     """The driver is that of the system around this one, so that no package of this one counts."""
-    try:
-        return facts.host.is_container or facts.host.is_wsl
-    except UnknownFact:
-        return False
+    return read_or_default(lambda: facts.host.is_container or facts.host.is_wsl, otherwise=False)
 
 
 def _describe_choice(choice: DriverChoice | None) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hosttune.errors import Refused
-from hosttune.facts.base import UnknownFact
+from hosttune.facts.base import UnknownFact, read_or_default
 from hosttune.facts.kernel import grub_arguments as grub
 from hosttune.facts.kernel.initramfs import DRACUT, find_generator, list_images
 from hosttune.facts.reading import require_known
@@ -50,10 +50,7 @@ def written_by_grub(reader: Reader) -> tuple[str, ...]:  # noqa: ARG001 - the in
 
 def written_by_initramfs(reader: Reader) -> tuple[str, ...]:
     """The initial RAM disks; none if they cannot be listed, which is reported when they are built."""
-    try:
-        return tuple(f"/boot/initrd.img-{release}" for release in list_images(reader))
-    except UnknownFact:
-        return ()
+    return read_or_default(lambda: tuple(f"/boot/initrd.img-{release}" for release in list_images(reader)), ())
 
 
 def image_waits(facts: Facts) -> str:

@@ -51,7 +51,7 @@ from hosttune.engine.rules.trusted import strange_program
 from hosttune.engine.trial_terms import LAST_S
 from hosttune.errors import HosttuneError, Refused
 from hosttune.facts import Facts
-from hosttune.facts.base import UnknownFact, attempt
+from hosttune.facts.base import UnknownFact, attempt, read_or_default
 from hosttune.facts.kernel.boot_entry import one_shot as look_at_grub
 from hosttune.facts.losses import Aspect, find_losses
 from hosttune.facts.reading import require_known
@@ -227,10 +227,7 @@ def known_files(reader: Reader, planned: TrialPlan) -> tuple[trial_guard.KeptFil
 
 
 def _count_gpus(facts: Facts) -> int:
-    try:
-        return facts.gpus.count
-    except UnknownFact:
-        return 8
+    return read_or_default(lambda: facts.gpus.count, 8)
 
 
 def apply_on_trial(
@@ -541,10 +538,7 @@ def come_back(
 
 def _list_gpu_work(facts: Facts) -> tuple[str, ...]:
     """What runs on the GPUs. What cannot be read is none here: a host that no one reaches has to come back."""
-    try:
-        return facts.work.evidence if facts.work.is_gpu_busy else ()
-    except UnknownFact:
-        return ()
+    return read_or_default(lambda: facts.work.evidence if facts.work.is_gpu_busy else (), ())
 
 
 def _needs_reboot(reader: Reader, trial: TrialRun, receipt: Receipt) -> str:

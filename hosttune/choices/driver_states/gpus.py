@@ -37,7 +37,7 @@ from hosttune.choices.drivers.components import fabric_beside_pod, fabric_packag
 from hosttune.choices.drivers.nvidia_archive import is_of_nvidia
 from hosttune.choices.drivers.switches import LOG, SERVICE, has_switches, without_umad
 from hosttune.choices.next_kernel import make_module_commands, suggest_replacement
-from hosttune.facts.base import UnknownFact, attempt, get_raw
+from hosttune.facts.base import UnknownFact, attempt, get_raw, read_or_default
 from hosttune.facts.gpu.archives import branch_in
 from hosttune.facts.gpu.driver import NVIDIA_MODPROBE
 from hosttune.facts.gpu.gpu_holders import make_blacklist
@@ -165,10 +165,7 @@ def _is_named(gpu: GpuHealth) -> bool:
 
 def _find_explained(facts: Facts) -> frozenset[str]:
     """The GPUs of which it is known why they were not set up; none where the log cannot be read."""
-    try:
-        return frozenset(one.slot for one in facts.gsp_firmware.failures)
-    except UnknownFact:
-        return frozenset()
+    return read_or_default(lambda: frozenset(one.slot for one in facts.gsp_firmware.failures), frozenset())
 
 
 def all_lost(facts: Facts) -> StateText | None:

@@ -31,7 +31,7 @@ from hosttune.choices.next_kernel import (
     suggest_replacement,
 )
 from hosttune.choices.secure_boot import say_confirm, switch_off
-from hosttune.facts.base import UnknownFact
+from hosttune.facts.base import UnknownFact, read_or_default
 from hosttune.facts.gpu.strangers import mixture_of
 from hosttune.facts.versions import upstream_of
 from hosttune.quoting import join, quote
@@ -198,18 +198,12 @@ def boot_after_missing(facts: Facts) -> BootOutlook:
 
 
 def _holds_module(facts: Facts) -> bool:
-    try:
-        return facts.driver.has_module_for_next_kernel
-    except UnknownFact:
-        return False
+    return read_or_default(lambda: facts.driver.has_module_for_next_kernel, otherwise=False)
 
 
 def _next_kernel(facts: Facts) -> str:
     """The kernel that starts next; empty where that is not known."""
-    try:
-        return facts.boot.next_kernel
-    except UnknownFact:
-        return ""
+    return read_or_default(lambda: facts.boot.next_kernel, "")
 
 
 def name_of_driver(facts: Facts) -> str:

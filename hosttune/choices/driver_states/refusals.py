@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from hosttune.choices.driver_states.gpus import tell_of_guest, tell_of_unsupported, without_room, wrong_flavour
 from hosttune.choices.driver_states.modules import name_of_driver, tell_of_rejected
 from hosttune.choices.driver_states.state import REBOOT, StateText, holds_state, read_log_fact
-from hosttune.facts.base import UnknownFact
+from hosttune.facts.base import read_or_default
 from hosttune.facts.gpu.gsp_firmware import KERNEL_LOG
 
 if TYPE_CHECKING:
@@ -89,7 +89,4 @@ def _find_interrupt(facts: Facts) -> str:
 
 
 def _is_vm(facts: Facts) -> bool:
-    try:
-        return facts.host.is_vm
-    except UnknownFact:
-        return False
+    return read_or_default(lambda: facts.host.is_vm, otherwise=False)

@@ -10,7 +10,7 @@ from hosttune.choices.drivers.bringer import VENDORS
 from hosttune.choices.drivers.nvidia_archive import is_of_nvidia, say_switch, switch_kind, switch_within_archive
 from hosttune.facts import Facts
 from hosttune.facts.apt_decisions import make_unhold_command
-from hosttune.facts.base import Fact, UnknownFact
+from hosttune.facts.base import Fact, read_or_default
 from hosttune.facts.kernel.initramfs import REBUILD
 from hosttune.frozen import frozen
 from hosttune.quoting import join, quote
@@ -76,32 +76,20 @@ class DriverState(Fact):
 
 def read_log_fact(facts: Facts, name: str) -> Any:
     """What the kernel log says; it only adds to other evidence, so one that no one may read says nothing."""
-    try:
-        return getattr(facts.nvidia, name)
-    except UnknownFact:
-        return ""
+    return read_or_default(lambda: getattr(facts.nvidia, name), "")
 
 
 def holds_state(look: Callable[[Facts], StateText | None], facts: Facts) -> bool:
     """Whether another state says it already; one that is not known says nothing."""
-    try:
-        return look(facts) is not None
-    except UnknownFact:
-        return False
+    return read_or_default(lambda: look(facts) is not None, otherwise=False)
 
 
 def vendor_of(facts: Facts) -> str:
-    try:
-        return facts.role.vendor_image
-    except UnknownFact:
-        return ""
+    return read_or_default(lambda: facts.role.vendor_image, "")
 
 
 def is_node(facts: Facts) -> bool:
-    try:
-        return facts.managers.kubelet
-    except UnknownFact:
-        return False
+    return read_or_default(lambda: facts.managers.kubelet, otherwise=False)
 
 
 def installer_steps(facts: Facts, version: str, *options: str) -> tuple[str, str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import UnknownFact
+from hosttune.facts.base import read_or_default
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -118,10 +118,7 @@ def stale_note(facts: Facts) -> str:
 
 def works_with_gpu(facts: Facts, gpu: Gpu) -> bool:
     """nvidia-smi shows it."""
-    try:
-        return any(one.slot == gpu.slot for one in facts.nvidia.gpus)
-    except UnknownFact:
-        return False
+    return read_or_default(lambda: any(one.slot == gpu.slot for one in facts.nvidia.gpus), otherwise=False)
 
 
 def drives_gpu(facts: Facts, number: int, gpu: Gpu, name: str = "") -> bool | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import UnknownFact, attempt
+from hosttune.facts.base import attempt, read_or_default
 from hosttune.facts.gpu.gpu_holders import make_blacklist
 from hosttune.frozen import frozen
 
@@ -50,10 +50,7 @@ class Bringer:
 
 def guest_way(facts: Facts) -> str:
     """Where the driver of a vGPU guest comes from."""
-    try:
-        is_azure = facts.host.cloud == "azure"
-    except UnknownFact:
-        is_azure = False
+    is_azure = read_or_default(lambda: facts.host.cloud == "azure", otherwise=False)
     return _AZURE if is_azure else _HYPERVISOR
 
 

@@ -14,7 +14,7 @@ from hosttune.choices.drivers.choice import DriverChoice, keep_driver, refuse
 from hosttune.choices.drivers.install import choose_install
 from hosttune.choices.drivers.nvidia_archive import switch_within_archive
 from hosttune.facts.apt_decisions import make_unhold_command
-from hosttune.facts.base import UnknownFact
+from hosttune.facts.base import read_or_default
 from hosttune.facts.gpu.archives import BESIDE
 from hosttune.facts.gpu.package_roles import (
     BRINGS_MODULES,
@@ -175,10 +175,7 @@ def choose_update(facts: Facts, params: Mapping[str, Any], before: First) -> Dri
 
 def _lost_by(facts: Facts, versions: tuple[str, ...]) -> tuple[str, ...]:
     """What apt would remove for this update, which only adds to a driver as a rule; empty where that is not known."""
-    try:
-        return tuple(step.name for step in facts.apt.would[" ".join(versions)].removed)
-    except UnknownFact:
-        return ()
+    return read_or_default(lambda: tuple(step.name for step in facts.apt.would[" ".join(versions)].removed), ())
 
 
 def _explain_companions(lost: tuple[str, ...], versions: tuple[str, ...]) -> str:

@@ -21,7 +21,7 @@ from hosttune.choices.drivers.install import choose_install
 from hosttune.choices.drivers.nvidia_archive import tell_updates
 from hosttune.facts import Facts
 from hosttune.facts.apt_decisions import decisions_about_offer, join_decisions
-from hosttune.facts.base import UnknownFact, attempt, get_raw
+from hosttune.facts.base import UnknownFact, attempt, get_raw, read_or_default
 from hosttune.facts.gpu.candidates import SEE
 from hosttune.quoting import join
 
@@ -129,10 +129,8 @@ def _do_nothing() -> None:
 
 
 def _is_guest(facts: Facts) -> bool:
-    try:
-        return bool(facts.nvidia.is_vgpu)
-    except UnknownFact:  # its log and nvidia-smi may not be readable; then nothing speaks for it
-        return False
+    # Its log and nvidia-smi may not be readable; then nothing speaks for it.
+    return read_or_default(lambda: bool(facts.nvidia.is_vgpu), otherwise=False)
 
 
 def _drives_gpus(facts: Facts) -> bool:

@@ -21,7 +21,7 @@ from hosttune.choices.drivers.components import unknown_to_apt, where_off
 from hosttune.choices.drivers.switches import has_switches
 from hosttune.choices.secure_boot import switch_off
 from hosttune.facts.apt_decisions import decisions_about_offer, hold_on_absent, join_decisions
-from hosttune.facts.base import UnknownFact
+from hosttune.facts.base import UnknownFact, read_or_default
 from hosttune.facts.gpu.branches import GIVEN
 from hosttune.facts.gpu.package_roles import PackageRole, role_of
 from hosttune.facts.kernel.kernel import HEADERS, select_metapackages
@@ -300,18 +300,12 @@ def _list_headers(kernel: str, facts: Facts) -> tuple[str, ...]:
 
 
 def _next_kernel(facts: Facts) -> str:
-    try:
-        return facts.boot.next_kernel
-    except UnknownFact:
-        return ""
+    return read_or_default(lambda: facts.boot.next_kernel, "")
 
 
 def _at_next_boot(facts: Facts) -> set[str]:
     """What apt has for the kernel that boots next; nothing where that runs now, or it is not known."""
-    try:
-        return {*facts.offers.at_next_boot}
-    except UnknownFact:
-        return set()
+    return read_or_default(lambda: {*facts.offers.at_next_boot}, set())
 
 
 def _find_prebuilt(metapackage: str, facts: Facts) -> str:

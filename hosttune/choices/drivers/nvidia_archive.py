@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from hosttune.choices.apt_commands import has_all, lacks_package
 from hosttune.choices.drivers.branch import describe_not_driven, not_driven, supported_branches
 from hosttune.facts.apt_decisions import nvidia_local_copy, nvidia_of_other_release, nvidia_without_list
-from hosttune.facts.base import UnknownFact
+from hosttune.facts.base import UnknownFact, read_or_default
 from hosttune.facts.gpu.archives import branch_in, fits_every_driver
 from hosttune.facts.gpu.nvidia_tables import is_older
 from hosttune.facts.gpu.package_roles import METAPACKAGES, PackageRole, parse_package
@@ -187,10 +187,7 @@ def _own_of_debian(facts: Facts) -> str:
 
 
 def _offer_of_debian(facts: Facts) -> Offer | None:
-    try:
-        return facts.archives.offers_of(["nvidia-driver"]).get("nvidia-driver")
-    except UnknownFact:
-        return None
+    return read_or_default(lambda: facts.archives.offers_of(["nvidia-driver"]).get("nvidia-driver"), None)
 
 
 def swap_kind(facts: Facts, *, is_open: bool) -> str:

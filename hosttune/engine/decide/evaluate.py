@@ -14,7 +14,7 @@ from hosttune.engine.expressions.helpers import text_of
 from hosttune.engine.rules.declared import NOTHING, Declared
 from hosttune.errors import HosttuneError
 from hosttune.facts import MODULES
-from hosttune.facts.base import UnknownFact
+from hosttune.facts.base import UnknownFact, read_or_default
 from hosttune.frozen import frozen
 from hosttune.resources import wish_kinds
 from hosttune.resources.base import NUMERIC, Bound, Operator, Wish
@@ -249,10 +249,7 @@ def _render_proven(rule: Rule, text: Written, names: ExpressionNames) -> str:
 
 def _way_out(text: Written, names: ExpressionNames) -> str:
     """The steps for what is proven; none where they depend on what is not known."""
-    try:
-        return _render_steps(text, names.for_words())
-    except UnknownFact:
-        return ""
+    return read_or_default(lambda: _render_steps(text, names.for_words()), "")
 
 
 def _answer(question: Expression | Literal | None, names: ExpressionNames, *, unknown: bool | None = None) -> bool:

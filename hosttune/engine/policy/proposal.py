@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import UnknownFact
+from hosttune.facts.base import read_or_default
 from hosttune.frozen import frozen
 
 if TYPE_CHECKING:
@@ -25,10 +25,7 @@ def propose(facts: Facts) -> Proposal | None:
     Nothing for a container, for a host that only `base` fits, and where a fact that decides is not known: whether a
     server trains or answers requests no file tells, so `inference-latency` is never proposed.
     """
-    try:
-        return None if facts.host.is_container else _propose_fitting(facts)
-    except UnknownFact:
-        return None
+    return read_or_default(lambda: None if facts.host.is_container else _propose_fitting(facts), None)
 
 
 def _propose_fitting(facts: Facts) -> Proposal | None:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from hosttune.facts.base import UnknownFact, attempt
 from hosttune.facts.reading import hint, if_absent
-from hosttune.facts.subject import Subject, fact, read_with
+from hosttune.facts.subject import Subject, fact
 from hosttune.frozen import frozen
 from hosttune.host.door import Completed
 from hosttune.regex import regex

@@ -10,13 +10,13 @@ from __future__ import annotations
 import posixpath
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import attempt
+from hosttune.facts.base import attempt, read_or_default
 from hosttune.facts.globs import fits_glob
 from hosttune.facts.kernel import grub_arguments as grub
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 from hosttune.resources.base import FieldSpec, WishKind, in_general
-from hosttune.resources.comparison import InDropin, in_dropins, or_unknown, read_or_default
+from hosttune.resources.comparison import InDropin, in_dropins, or_unknown
 from hosttune.resources.file import Dropin, compare_dropin, dropin_path, dropin_text
 from hosttune.values import Activation, Address, FileValue, Finding, HoldKind, Trigger, Unreadable, Verdict
 

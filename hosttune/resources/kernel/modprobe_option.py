@@ -11,12 +11,13 @@ import posixpath
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from hosttune.facts.base import read_or_default
 from hosttune.facts.kernel.module_options import FOLDER, ModuleOptions, same_value
 from hosttune.facts.precedence import MODPROBE, lost_words, over_words, owned_place, way_over
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 from hosttune.resources.base import FieldSpec, Operator, WishKind, in_general
-from hosttune.resources.comparison import InDropin, in_dropins, or_unknown, read_or_default
+from hosttune.resources.comparison import InDropin, in_dropins, or_unknown
 from hosttune.resources.file import Dropin, compare_dropin, dropin_path, dropin_text
 from hosttune.resources.services.since import applied_since
 from hosttune.values import Activation, Address, Finding, Hold, HoldKind, Trigger, Verdict

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from hosttune import quoting
 from hosttune.errors import Conflict
-from hosttune.facts.base import UnknownFact
+from hosttune.facts.base import UnknownFact, read_or_default
 from hosttune.facts.kernel.sysctl import proc_path
 from hosttune.facts.precedence import SYSCTL, lost_words, over_words, owned_place, way_over
 from hosttune.frozen import frozen
 from hosttune.host.overlay.twins import TWINS
 from hosttune.resources.base import OLD, AddressKind, FieldSpec, Operator, WishKind, action_between, in_general
 from hosttune.resources.bounds import choose_nearest, describe_wish, satisfies_wish
-from hosttune.resources.comparison import read_or_default
 from hosttune.resources.elsewhere import by_commands, by_tuned
 from hosttune.resources.file import compare_dropin, dropin_path, dropin_text, hand_edit
 from hosttune.resources.kernel.sysctl_keys import unknown_key

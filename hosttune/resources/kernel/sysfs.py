@@ -10,7 +10,7 @@ import posixpath
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import UnknownFact
+from hosttune.facts.base import UnknownFact, read_or_default
 from hosttune.facts.kernel.sysfs_at_boot import SOURCES, device_of
 from hosttune.facts.precedence import TMPFILES, UDEV, lost_words, over_words, owned_place, way_over
 from hosttune.facts.sysfs import fits
@@ -18,7 +18,6 @@ from hosttune.frozen import frozen
 from hosttune.regex import regex
 from hosttune.resources.base import OLD, FieldSpec, Operator, WishKind, action_between, in_general
 from hosttune.resources.bounds import choose_nearest, describe_wish, is_better, satisfies_wish
-from hosttune.resources.comparison import read_or_default
 from hosttune.resources.elsewhere import by_commands, by_tuned
 from hosttune.resources.file import Dropin, compare_dropin, dropin_path, dropin_text, hand_edit
 from hosttune.resources.kernel.sysfs_set import MANY, number_paths, spell_values

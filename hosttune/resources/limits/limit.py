@@ -11,7 +11,7 @@ import math
 from dataclasses import field
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import UnknownFact
+from hosttune.facts.base import UnknownFact, read_or_default
 from hosttune.facts.limits.session_limits import FOLDER, ITEMS, KERNEL_NR_OPEN, parse_amount
 from hosttune.facts.placed import Placed
 from hosttune.facts.precedence import LIMITS, lost_words, over_words, owned_place, way_over
@@ -19,7 +19,7 @@ from hosttune.frozen import frozen
 from hosttune.regex import regex
 from hosttune.resources.base import FieldSpec, WishKind, in_general
 from hosttune.resources.bounds import parse_whole_number
-from hosttune.resources.comparison import InDropin, in_dropins, or_unknown, read_or_default
+from hosttune.resources.comparison import InDropin, in_dropins, or_unknown
 from hosttune.resources.file import Dropin, compare_dropin, dropin_path, dropin_text
 from hosttune.values import Activation, Address, Finding, Hold, HoldKind, Unreadable, Verdict, prefix_reason
 

@@ -15,11 +15,10 @@ from datetime import date, timedelta
 from typing import TYPE_CHECKING
 
 from hosttune.facts.apt_conf import CLEAR, FOLDER, LAST
-from hosttune.facts.base import UnknownFact
+from hosttune.facts.base import UnknownFact, read_or_default
 from hosttune.quoting import quote
 from hosttune.rendering import render
 from hosttune.resources.base import FieldSpec, WishKind, in_general
-from hosttune.resources.comparison import read_or_default
 from hosttune.resources.file import compare_dropin, dropin_path
 from hosttune.values import Activation, Address, FileValue, Finding, Hold, HoldKind, Verdict, prefix_reason
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import UnknownFact
+from hosttune.facts.base import UnknownFact, read_or_default
 from hosttune.facts.kernel.kernel import HEADERS
 from hosttune.facts.versions import compare_versions, sorted_versions
 from hosttune.host.door import Stat
@@ -54,10 +54,7 @@ def describe_kernels(would: Transaction, facts: Facts) -> tuple[str, ...]:
 
 
 def _find_running(facts: Facts) -> str:
-    try:
-        return facts.kernel.release
-    except UnknownFact:  # of an image no kernel runs
-        return ""
+    return read_or_default(lambda: facts.kernel.release, "")  # of an image no kernel runs
 
 
 def find_left_out(modules: str, would: Transaction, facts: Facts) -> tuple[str, str]:

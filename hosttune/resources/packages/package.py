@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from hosttune.choices.dpkg_stop import repair_of
 from hosttune.facts import apt_get as apt
 from hosttune.facts.apt_decisions import AptDecision, decisions_about, join_decisions
-from hosttune.facts.base import UnknownFact
+from hosttune.facts.base import UnknownFact, read_or_default
 from hosttune.facts.gpu.archives import of_other_branch
 from hosttune.facts.gpu.components import turn_on
 from hosttune.facts.gpu.package_roles import compiles_modules, is_driver_package
@@ -196,10 +196,7 @@ def _find_decision(operands: tuple[str, ...], would: apt.Transaction, facts: Fac
 
 def _known_by(facts: Facts) -> str:
     """What makes apt know a package that it does not."""
-    try:
-        missing = facts.components.off
-    except UnknownFact:
-        missing = ()
+    missing: tuple[str, ...] = read_or_default(lambda: facts.components.off, ())
     return f"{turn_on(missing)}\nrun it again" if missing else _UPDATE
 
 

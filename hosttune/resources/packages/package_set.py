@@ -16,7 +16,7 @@ from hosttune.errors import Conflict, HalfWay, Refused
 from hosttune.facts import Facts
 from hosttune.facts import apt_get as apt
 from hosttune.facts.apt_decisions import decisions_about, join_decisions
-from hosttune.facts.base import UnknownFact
+from hosttune.facts.base import UnknownFact, read_or_default
 from hosttune.facts.packages import DATABASE, REPAIR
 from hosttune.quoting import quote
 from hosttune.regex import regex
@@ -77,18 +77,12 @@ def value_of(known: Mapping[str, str], automatic: frozenset[str] = frozenset()) 
 
 def was_interrupted(reader: Reader) -> bool:
     """Whether dpkg has not written its own journal off; not where its database cannot be read, and no set either."""
-    try:
-        return bool(Facts(reader).packages.is_interrupted)
-    except UnknownFact:
-        return False
+    return read_or_default(lambda: bool(Facts(reader).packages.is_interrupted), otherwise=False)
 
 
 def describe_repair(reader: Reader) -> str:
     """What a person types to repair what dpkg left half-way, as far as its database can be read."""
-    try:
-        return repair_of(Facts(reader))
-    except UnknownFact:
-        return REPAIR
+    return read_or_default(lambda: repair_of(Facts(reader)), REPAIR)
 
 
 class PackageSetAddress(AddressKind):

@@ -12,6 +12,7 @@ import math
 import re
 from typing import TYPE_CHECKING
 
+from hosttune.facts.base import read_or_default
 from hosttune.facts.containers.kubernetes import DAEMONS
 from hosttune.facts.limits.limits import UNLIMITED
 from hosttune.facts.precedence import lost_words, over_words, owned_place, unit_order, way_over
@@ -19,7 +20,7 @@ from hosttune.facts.services.unit_settings import UnitSettings
 from hosttune.frozen import frozen
 from hosttune.quoting import quote
 from hosttune.resources.base import Operator, WishKind, in_general
-from hosttune.resources.comparison import InDropin, in_dropins, or_unknown, read_or_default
+from hosttune.resources.comparison import InDropin, in_dropins, or_unknown
 from hosttune.resources.file import Dropin, compare_dropin, dropin_path, dropin_text
 from hosttune.resources.services.restart import unit_of_dropin
 from hosttune.resources.services.since import applied_since

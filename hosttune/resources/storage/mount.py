@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hosttune.errors import Conflict, HosttuneError, Refused
-from hosttune.facts.base import UnknownFact
+from hosttune.facts.base import UnknownFact, read_or_default
 from hosttune.facts.storage.fstab_options import set_atime
 from hosttune.facts.storage.mounts import MOUNTINFO
 from hosttune.host.reading.mountinfo import mounts_by_target
@@ -96,10 +96,7 @@ class MountWish(WishKind):
 
     def addresses(self, wish: Wish, facts: Facts) -> tuple[Address, ...]:
         target = clean_path(wish.name)
-        try:
-            entry = _find_entry(facts, target)
-        except UnknownFact:
-            entry = None
+        entry = read_or_default(lambda: _find_entry(facts, target), None)
         live = () if facts.reader.persistent_only else (Address("mount", target),)
         return (Address("fstab", entry.target if entry else target), *live)
 
