@@ -220,9 +220,9 @@ LINTERS = (
     ("mypy",),
 )
 NAMES = ("lint", *(ring.name for ring in RINGS))
-# Parts of rings; the others come last. live first: it waits most, beside guests that compute.
+# Parts of rings; the others come last. live and rooted first: they wait most, beside what computes.
 LONGEST_FIRST = (
-    "live", "vm/test_cloud_init.py", "vm/test_data_disks.py", "vm/test_main_job.py", "vm/test_ready.py",
+    "live", "rooted", "vm/test_cloud_init.py", "vm/test_data_disks.py", "vm/test_main_job.py", "vm/test_ready.py",
     "vm/test_support.py",
     "vm/test_come_back.py", "vm/test_ansible_trial.py", "vm/test_bare.py", "unit", "vm/test_profile.py",
     "fleet/test_faults.py", "fleet/test_fleet.py", "fleet/test_rollout.py", "rules", "vm/test_power_cut.py",
@@ -453,7 +453,7 @@ def run_rings(
         ((name, job),) = jobs.items()
         ended[name] = job(None)
     else:
-        ended |= run_side_by_side(jobs, abouts, CORES if cap_s is not None else LANES)
+        ended |= run_side_by_side(jobs, abouts)
     for ring_name in {name.partition("/")[0] for name in ended}:
         outcomes[ring_name] = merged(
             ring_name, [one for name, one in ended.items() if name.partition("/")[0] == ring_name]
@@ -468,7 +468,7 @@ def _run_part(
 
 
 def run_side_by_side(
-    jobs: Mapping[str, Callable[[IO[bytes] | None], Outcome]], abouts: Mapping[str, str], lanes: int
+    jobs: Mapping[str, Callable[[IO[bytes] | None], Outcome]], abouts: Mapping[str, str]
 ) -> dict[str, Outcome]:
     places = {name: place for place, name in enumerate(LONGEST_FIRST)}
     waiting = sorted(jobs, key=lambda name: places.get(name, places.get(name.partition("/")[0], len(places))))
@@ -490,12 +490,12 @@ def run_side_by_side(
                     sys.stdout.flush()
 
     headline(f"side by side, each printed when it ends: {' '.join(waiting)}")
-    threads = [threading.Thread(target=run_lane, daemon=True) for _ in range(lanes)]
+    lanes = [threading.Thread(target=run_lane, daemon=True) for _ in range(LANES)]
     try:
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        for lane in lanes:
+            lane.start()
+        for lane in lanes:
+            lane.join()
     finally:
         waiting.clear()
         for child in tuple(running):
@@ -536,7 +536,7 @@ def run_touched() -> int:
         jobs["rules"] = partial(_run_chosen, "rules", cases)
     if modules:
         jobs["types"] = _check_types
-    outcomes = run_side_by_side(jobs, dict.fromkeys(jobs, "what can reach the change"), CORES)
+    outcomes = run_side_by_side(jobs, dict.fromkeys(jobs, "what can reach the change"))
     print(summary([outcomes[name] for name in jobs]))
     if choice.left:
         print(f"{choice.left} more files of tests import what imports it: ./run test")
