@@ -40,6 +40,13 @@ def test_test_whose_single_case_takes_longer_than_the_bound_is_left_out():
     assert choose_cases([F, G], {F: Cost(3.0, 1)}, 2.0) == {G}
 
 
+def test_what_most_changes_break_is_not_bounded():
+    name = "tests/rules/test_cases.py::test_case"
+    cases = [f"{name}[{number}]" for number in range(9)]
+    assert choose_cases(cases, {name: Cost(90.0, 9)}, 2.0) == {*cases}
+    assert sum_file_costs({name: Cost(90.0, 9)}, 2.0) == {"tests/rules/test_cases.py": 90.0}
+
+
 def test_shares_take_about_as_long_and_hold_every_file_once():
     costs = {"a": 5.0, "b": 4.0, "c": 3.0, "d": 2.0, "e": 0.0}
     shares = share_out(costs, 2)

@@ -16,9 +16,9 @@ from hosttune.views.explain import Explained, explain_json, explain_rule
 from hosttune.views.wording import Wording
 from tests.hosts.built import BUILT, RECORDED, reader
 from tests.hosts.kinds import NAMES, record_of
+from tests.masked_once import mask_once
 
 CATALOG = builtin_catalog()
-mask_once = cache(masking.mask_sentence)
 POLICY = Policy(max_risk=Risk.HIGH, disturb=Disturbs.GPU_WORK, today="2026-01-01").only(*CATALOG.rules)
 HOSTS = {**{path.stem: reader for path in (*BUILT, *RECORDED)}, **dict.fromkeys(NAMES, record_of)}
 PATHS = {path.stem: path for path in (*BUILT, *RECORDED)}
@@ -41,7 +41,7 @@ def in_general(rule):
 
 @pytest.fixture
 def masking_once(monkeypatch):
-    """What is masked in a text hangs on the text only, and most texts are those of all hosts."""
+    """Most texts are those of all hosts."""
     monkeypatch.setattr(masking, "mask_sentence", mask_once)
 
 
