@@ -19,6 +19,7 @@ def tree(tmp_path: Path) -> Path:
         "tests/unit/test_c.py": "from hosttune.facts.memory.archive import other\n",
         "tests/unit/test_d.py": "def test():\n    import hosttune.check\n",
         "tests/unit/test_e.py": "SCHEMA = 'policy.json'\n",
+        "tests/unit/test_f.py": "RULE = 'memory-swappiness'\n",
         "tests/live/test_live.py": "from hosttune.facts.memory.arc import Arc\n",
         "hosttune/__init__.py": "",
         "hosttune/check.py": "def check():\n    from hosttune.facts.memory import arc as arc_of_zfs\n",
@@ -56,6 +57,7 @@ def test_changed_test_is_run_whole_whatever_it_takes(tree: Path):
 def test_rule_and_its_cases_are_one_word_and_a_page_has_its_tests(tree: Path):
     choice = choose_tests(["hosttune/rules/memory/memory-swappiness.yaml", "tests/rules/memory-swappiness.yaml"], tree)
     assert {*choice.near} == {*ALWAYS, *OF_RULES}
+    assert choice.far == ["tests/unit/test_f.py"]
     assert choice.rules == ["memory-swappiness"]
     assert "tests/unit/test_plain_words.py" in choose_tests(["docs/index.md"], tree).near
 
