@@ -7,6 +7,7 @@ A ring is a folder of tests/ and what it needs of the machine. It is one pytest 
 from __future__ import annotations
 
 import atexit
+import json
 import os
 import shutil
 import signal
@@ -23,17 +24,22 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import IO
 
+from tests.cache import cache_folder
+from tests.costs import CAP_S, TABLE, UNKNOWN_S, dump_costs, read_costs, share_out, sum_file_costs
+
 ROOT = Path(__file__).resolve().parent.parent
 PATH = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/local/sbin", "/usr/sbin", "/sbin"])
 GRACE_S = 30  # for fixtures to unmount and to end their guests
 FOLDER_OF_CALL = "HOSTTUNE_TESTS_FOLDER"  # where rings put what others of the same call can use
 
 USAGE = """\
-usage: ./run test                    the linters and every ring this machine carries as it is
+usage: ./run test                    two minutes: the linters, and of the short rings what finds most faults
+       ./run test whole              the linters and every ring this machine carries as it is, all of their cases
        ./run test all                installs what the other rings need (as root, by apt-get) and skips none
-       ./run test touched            the linters, and the tests of what differs from the last commit
-       ./run test NAME... [ARGS]     these alone, with more words for pytest
+       ./run test touched            a minute: lint of what differs from the last commit, then tests that can reach it
+       ./run test NAME... [ARGS]     these only, whole, with more words for pytest
        ./run test PATH|-OPTION...    one pytest call with these words
+       ./run test costs              measures what each test takes, for the choice of the first and the fourth
 names: {names}
 """
 
@@ -70,8 +76,10 @@ class Ring:
     A long ring takes more than a few minutes, so it runs only by name or with `all`. `limit_s` only ends a hang: it is
     several times what the longest of its parts takes on two cores.
 
-    A ring that computes is `spread` over the cores by pytest-xdist; one that waits for guests and servers goes `by_file`:
-    its files share nothing but the cache, so each is a pytest call of its own.
+    A ring that computes is `spread` over the cores by pytest-xdist, or goes by `shares` of its files, each a pytest call of
+    its own; one that waits for guests and servers goes `by_file`: its files share nothing but the cache.
+
+    `./run test` takes the cases of a `quick` ring that fit into CAP_S.
     """
 
     name: str
@@ -80,6 +88,8 @@ class Ring:
     is_long: bool = False
     is_spread: bool = False
     is_by_file: bool = False
+    is_quick: bool = True
+    shares: int = 1
     needs_root: bool = False
     packages: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     checks: tuple[Callable[[], str], ...] = ()
@@ -92,11 +102,17 @@ class Ring:
         }
         return tuple(sorted(missing))
 
-    def parts(self) -> tuple[str, ...]:
-        """What pytest is called with, below tests/."""
-        if not self.is_by_file:
-            return (self.name,)
-        return tuple(f"{self.name}/{path.name}" for path in sorted((ROOT / "tests" / self.name).glob("test_*.py")))
+    def parts(self, shares: int = 0, cap_s: float | None = None) -> dict[str, tuple[str, ...]]:
+        """What pytest is called with, by the name of the part. `shares` takes the place of the ring's own."""
+        files = [f"tests/{self.name}/{path.name}" for path in sorted((ROOT / "tests" / self.name).glob("test_*.py"))]
+        if self.is_by_file:
+            return {path.removeprefix("tests/"): (path,) for path in files}
+        shares = min(shares or self.shares, len(files))
+        if shares < 2:
+            return {self.name: (f"tests/{self.name}",)}
+        known = sum_file_costs(read_costs(), cap_s)
+        lists = share_out({path: known.get(path, UNKNOWN_S) for path in files}, shares)
+        return {f"{self.name}/{place} of {shares}": tuple(paths) for place, paths in enumerate(lists, 1)}
 
     def why_not(self) -> str:
         """Say why the ring cannot run here and what would let it; nothing when it can."""
@@ -116,7 +132,7 @@ TREE = {
 }
 
 RINGS = (
-    Ring("unit", "values in, values out", limit_s=1800),
+    Ring("unit", "values in, values out", limit_s=1800, shares=2),
     Ring("rules", "every rule on its cases and on every built host", is_spread=True),
     Ring("golden", "exact report text"),
     Ring("rooted", "a temporary tree as the root, with files of root's in it", needs_root=True),
@@ -128,6 +144,7 @@ RINGS = (
     Ring(
         "install",
         "wheel, sdist, editable install and checkout; a release",
+        is_quick=False,
         packages={"git": "git", "dpkg-deb": "dpkg", "sha256sum": "coreutils"},
     ),
     Ring(
@@ -203,9 +220,9 @@ LINTERS = (
     ("mypy",),
 )
 NAMES = ("lint", *(ring.name for ring in RINGS))
-# Parts of rings; the others come last.
+# Parts of rings; the others come last. live and rooted first: they wait most, beside what computes.
 LONGEST_FIRST = (
-    "vm/test_cloud_init.py", "vm/test_data_disks.py", "vm/test_main_job.py", "live", "vm/test_ready.py",
+    "live", "rooted", "vm/test_cloud_init.py", "vm/test_data_disks.py", "vm/test_main_job.py", "vm/test_ready.py",
     "vm/test_support.py",
     "vm/test_come_back.py", "vm/test_ansible_trial.py", "vm/test_bare.py", "unit", "vm/test_profile.py",
     "fleet/test_faults.py", "fleet/test_fleet.py", "fleet/test_rollout.py", "rules", "vm/test_power_cut.py",
@@ -214,7 +231,9 @@ LONGEST_FIRST = (
     "vm/test_initramfs.py", "vm/test_udev.py", "vm/test_guest.py", "vm/test_newest.py",
 )  # fmt: skip
 CORES = len(os.sched_getaffinity(0))
-LANES = 2  # each with a part of its own: what one waits for, another computes
+GUEST_GIB = 4  # of memory for a lane: a guest, what is kept of its disks, and pytest
+# Each lane has a part of its own, and there is one more than cores: while one waits for a guest or a server, others compute.
+LANES = max(2, min(CORES + 1, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // (GUEST_GIB << 30)))
 
 
 @dataclass(frozen=True)
@@ -260,11 +279,31 @@ def folder_of_call() -> Path:
     return Path(folder)
 
 
+@cache
+def folder_of_bytecode() -> Path:
+    """Kept from call to call beside what else tests keep, except for what they write themselves: compiling hosttune and all
+    tests takes as long as a tenth of them. Of the call only, where another user could exchange it: hosttune refuses that.
+    """
+    folder = cache_folder() / "bytecode"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        owners = {path.stat().st_uid for path in (folder, *folder.parents)}
+    except OSError:
+        owners = {-1}
+    if not owners <= {0, os.geteuid()}:
+        return folder_of_call() / "bytecode"
+    os.utime(folder)  # used today
+    own = folder.joinpath(*Path(tempfile.gettempdir()).resolve().parts[1:])
+    if not ROOT.is_relative_to(tempfile.gettempdir()):
+        atexit.register(shutil.rmtree, own, ignore_errors=True)
+    return folder
+
+
 def environment() -> dict[str, str]:
     # Byte code: the rings start hosttune some thousand times, and compiling it is half of what a start takes. The
     # checkout gets none of it.
     kept = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
-    own = {"PYTHONPYCACHEPREFIX": str(folder_of_call() / "bytecode"), FOLDER_OF_CALL: str(folder_of_call())}
+    own = {"PYTHONPYCACHEPREFIX": str(folder_of_bytecode()), FOLDER_OF_CALL: str(folder_of_call())}
     return {**kept, **own, "PATH": PATH}
 
 
@@ -303,9 +342,15 @@ def run_linters(output: IO[bytes] | None = None) -> Outcome:
 
 
 def run_ring(
-    ring: Ring, words: Sequence[str], *, may_skip: bool, output: IO[bytes] | None = None, part: str = ""
+    ring: Ring,
+    words: Sequence[str],
+    *,
+    may_skip: bool,
+    output: IO[bytes] | None = None,
+    part: str = "",
+    paths: Sequence[str] = (),
 ) -> Outcome:
-    """One pytest call: of a part of the ring, or with words for pytest of all of it."""
+    """One pytest call: of the paths of a part of the ring, or with words for pytest of all of it."""
     part = part or ring.name
     if output is None:
         headline(f"{part}: {ring.about}")
@@ -316,7 +361,8 @@ def run_ring(
         options = ["-q", "-p", "no:cacheprovider", "-o", f"faulthandler_timeout={ring.limit_s // 2}"]
         # More words are from somebody who looks at a few tests, maybe with a debugger.
         options += ["-n", str(CORES), "--dist", "worksteal"] if ring.is_spread and CORES > 1 and not words else []
-        argv = [sys.executable, "-m", "pytest", *options, f"--junitxml={report}", f"tests/{part}", *words]
+        paths = paths or [f"tests/{ring.name}"]
+        argv = [sys.executable, "-m", "pytest", *options, f"--junitxml={report}", *paths, *words]
         status = run_limited(argv, ring.limit_s, output)
         passed, failed, skipped = counts(report)
     notes = []
@@ -375,9 +421,12 @@ def install_packages() -> None:
             return
 
 
-def run_rings(names: Sequence[str], words: Sequence[str], *, required: bool, skip_none: bool) -> list[Outcome]:
+def run_rings(
+    names: Sequence[str], words: Sequence[str], *, required: bool, skip_none: bool, cap_s: float | None = None
+) -> list[Outcome]:
     """Run the named rings, side by side in lanes, the longest parts first; what each prints comes when it ends, that of
-    a single one at once. `required` makes a ring that cannot run a failure, else it only says why.
+    a single one at once. `required` makes a ring that cannot run a failure, else it only says why. With `cap_s`, of each
+    test only as many cases as fit into these processor seconds.
     """
     outcomes: dict[str, Outcome] = {}
     jobs: dict[str, Callable[[IO[bytes] | None], Outcome]] = {"lint": run_linters} if "lint" in names else {}
@@ -386,11 +435,18 @@ def run_rings(names: Sequence[str], words: Sequence[str], *, required: bool, ski
         reason = ring.why_not()
         if not reason and ring.is_long and not required:
             reason = f"takes longer than a few minutes: ./run test {ring.name}"
+        if not reason and cap_s is not None and not ring.is_quick:
+            reason = f"takes about a minute: ./run test {ring.name}"
         if reason:
             outcomes[ring.name] = Outcome(ring.name, "not run", failed=int(required), note=reason)
             continue
-        for part in (ring.name,) if words else ring.parts():
-            jobs[part] = partial(_run_part, ring, words, part, may_skip=not skip_none)
+        if cap_s is not None:  # each part computes, and has a core of its own
+            one, shares = replace(ring, is_spread=False), CORES if ring.shares > 1 or ring.is_spread else 1
+            parts, words_of = one.parts(shares, cap_s), [f"--cap-s={cap_s}", *words]
+        else:
+            one, parts, words_of = ring, {ring.name: ()} if words else ring.parts(), [*words]
+        for part, paths in parts.items():
+            jobs[part] = partial(_run_part, one, words_of, part, paths, may_skip=not skip_none)
             abouts[part] = ring.about
     ended = {name: Outcome(name, "failed", failed=1, note="broke off: see above") for name in jobs}
     if len(jobs) == 1:
@@ -405,15 +461,17 @@ def run_rings(names: Sequence[str], words: Sequence[str], *, required: bool, ski
     return [outcomes[name] for name in NAMES if name in outcomes]
 
 
-def _run_part(ring: Ring, words: Sequence[str], part: str, output: IO[bytes] | None, *, may_skip: bool) -> Outcome:
-    return run_ring(ring, words, may_skip=may_skip, output=output, part=part)
+def _run_part(
+    ring: Ring, words: Sequence[str], part: str, paths: Sequence[str], output: IO[bytes] | None, *, may_skip: bool
+) -> Outcome:
+    return run_ring(ring, words, may_skip=may_skip, output=output, part=part, paths=paths)
 
 
 def run_side_by_side(
     jobs: Mapping[str, Callable[[IO[bytes] | None], Outcome]], abouts: Mapping[str, str]
 ) -> dict[str, Outcome]:
     places = {name: place for place, name in enumerate(LONGEST_FIRST)}
-    waiting = sorted(jobs, key=lambda name: places.get(name, len(places)))
+    waiting = sorted(jobs, key=lambda name: places.get(name, places.get(name.partition("/")[0], len(places))))
     outcomes: dict[str, Outcome] = {}
     printing = threading.Lock()
 
@@ -458,18 +516,57 @@ def summary(outcomes: Sequence[Outcome]) -> str:
 
 
 def run_touched() -> int:
-    """The exit status of the linters and of the tests of what differs from the last commit."""
+    """The exit status of the linters on what differs from the last commit, and of the tests that can reach it. Types are
+    checked beside the tests: mypy follows the imports.
+    """
     from tests.touched import choose_tests, list_changed
 
-    files, rules = choose_tests(list_changed())
-    if run_linters().result == "failed":
-        return 1
-    calls = [files, ["tests/rules/test_cases.py", "-k", " or ".join(rules)]] if rules else [files]
-    for words in calls:
+    changed = list_changed()
+    choice = choose_tests(changed)
+    modules = [name for name in changed if name.endswith(".py") and (ROOT / name).exists()]
+    for words in (("ruff", "check"), ("ruff", "format", "--check")) if modules else ():
         headline(" ".join(words))
-        argv = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--maxfail", "5", *words]
-        if run_limited(argv, 900) != 0:
+        if run_limited([sys.executable, "-m", *words, *modules], 900) != 0:
             return 1
+    jobs: dict[str, Callable[[IO[bytes] | None], Outcome]] = {"near": partial(_run_chosen, "near", choice.near)}
+    if choice.far:
+        jobs["far"] = partial(_run_chosen, "far", [f"--cap-s={CAP_S}", *choice.far])
+    if choice.rules:
+        cases = ["tests/rules/test_cases.py", "-k", " or ".join(choice.rules)]
+        jobs["rules"] = partial(_run_chosen, "rules", cases)
+    if modules:
+        jobs["types"] = _check_types
+    outcomes = run_side_by_side(jobs, dict.fromkeys(jobs, "what can reach the change"))
+    print(summary([outcomes[name] for name in jobs]))
+    if choice.left:
+        print(f"{choice.left} more files of tests import what imports it: ./run test")
+    return int(any(one.result == "failed" for one in outcomes.values()) or len(outcomes) < len(jobs))
+
+
+def _run_chosen(name: str, words: Sequence[str], output: IO[bytes] | None) -> Outcome:
+    ring = Ring(name, "", limit_s=900)
+    return run_ring(ring, ["--maxfail=5"], may_skip=True, output=output, paths=words)
+
+
+def _check_types(output: IO[bytes] | None) -> Outcome:
+    begin = time.monotonic()
+    failed = int(run_limited([sys.executable, "-m", "mypy"], 900, output) != 0)
+    return Outcome("types", "failed" if failed else "passed", 1 - failed, failed, seconds=time.monotonic() - begin)
+
+
+def measure_costs() -> int:
+    """Run the short rings whole, and write what each test took; the exit status."""
+    with tempfile.TemporaryDirectory(prefix="hosttune-costs-") as folder:
+        names = [ring.name for ring in RINGS if not ring.is_long]
+        outcomes = run_rings(names, [f"--measure={folder}"], required=True, skip_none=False)
+        print(summary(outcomes), flush=True)
+        measured: dict[str, list[float]] = {}
+        for path in sorted(Path(folder).iterdir()):
+            for case, seconds in json.loads(path.read_text(encoding="utf-8")).items():
+                measured.setdefault(case.partition("[")[0], []).append(seconds)
+    if any(one.result != "passed" for one in outcomes):
+        return 1
+    TABLE.write_text(dump_costs(measured), encoding="utf-8")
     return 0
 
 
@@ -488,9 +585,9 @@ def main(words: Sequence[str]) -> int:
     rest = list(words)
     while rest and rest[0] in NAMES:
         names.append(rest.pop(0))
-    if rest == ["touched"] and not names:
-        return run_touched()
-    if not names and rest and rest != ["all"]:
+    if not names and rest in (["touched"], ["costs"]):
+        return run_touched() if rest == ["touched"] else measure_costs()
+    if not names and rest and rest not in (["all"], ["whole"]):
         first = absolute(rest[0])
         if first == rest[0] and (not first.startswith("-") or first in ("-h", "--help")):
             wrong = [] if first in ("-h", "--help") else [f"./run test: no ring and no path: {first}"]
@@ -500,11 +597,14 @@ def main(words: Sequence[str]) -> int:
         os.chdir(ROOT)
         os.execv(sys.executable, argv)
     everything = rest == ["all"] and not names
+    cap_s = None if names or rest else CAP_S
     if everything:
-        rest = []
         install_packages()
+    if not names:
+        rest = []
     required = everything or bool(names)
-    outcomes = run_rings(names or NAMES, [absolute(word) for word in rest], required=required, skip_none=everything)
+    words = [absolute(word) for word in rest]
+    outcomes = run_rings(names or NAMES, words, required=required, skip_none=everything, cap_s=cap_s)
     print(summary(outcomes), flush=True)
     if any(one.result == "failed" for one in outcomes):
         return 1

@@ -7,7 +7,6 @@ import shlex
 from pathlib import Path
 
 import pytest
-import yaml
 
 from hosttune.cli import app
 from hosttune.engine.expressions.helpers import HELPERS
@@ -22,6 +21,7 @@ from hosttune.views.custom_doc import BEGIN, END, custom_rules_reference
 from hosttune.views.rules_doc import PAGES, rule_document, rules_index
 from tests.generated import hold, is_writing
 from tests.hosts.built import HOSTS
+from tests.yaml_files import read_yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -151,7 +151,7 @@ def test_site_leads_to_every_page():
             for page in ([entry] if isinstance(entry, str) else pages(entry))
         ]
 
-    nav = pages(yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"])
+    nav = pages(read_yaml(ROOT / "mkdocs.yml")["nav"])
     assert len(nav) == len(set(nav))
     others = {str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md") if path.parent != DOCS / PAGES}
     assert set(nav) == others

@@ -38,7 +38,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import yaml
 
 from hosttune.actions.examine import examine
 from hosttune.codec import plan_from_json, plan_to_json
@@ -57,10 +56,11 @@ from tests.hosts.driver import saying
 from tests.hosts.kinds import NAMES, record_of
 from tests.hosts.told import telling
 from tests.rules.proof import failing
+from tests.yaml_files import read_yaml
 
 FOLDER = Path(__file__).resolve().parent
 CATALOG = builtin_catalog()
-FILES = {path.stem: yaml.safe_load(path.read_text(encoding="utf-8")) for path in sorted(FOLDER.glob("*.yaml"))}
+FILES = {path.stem: read_yaml(path) for path in sorted(FOLDER.glob("*.yaml"))}
 CASES = [(rule, case) for rule, cases in FILES.items() for case in cases]
 
 

@@ -13,7 +13,6 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-import yaml
 
 from hosttune.actions.apply import reboot_obstacles, reboot_reasons
 from hosttune.actions.examine import examine
@@ -49,10 +48,11 @@ from tests.hosts.built import reader
 from tests.hosts.driver import ARCHIVE as UBUNTU
 from tests.hosts.driver import Apt
 from tests.unit.test_ways_out_are_lists import chained
+from tests.yaml_files import read_yaml
 
 FOLDER = Path(__file__).resolve().parent / "driver_states"
 RECORD = built.HOSTS / "h100-8x-2socket.json"
-GIVEN = yaml.safe_load((FOLDER / "hosts.yaml").read_text(encoding="utf-8"))
+GIVEN = read_yaml(FOLDER / "hosts.yaml")
 HOSTS = {one["name"]: one for one in GIVEN["hosts"]}
 DEAD = [name for name, one in HOSTS.items() if one["dead"] != "no"]
 SAYS = FOLDER / "says.txt"

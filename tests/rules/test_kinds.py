@@ -13,7 +13,6 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-import yaml
 
 from hosttune.actions.apply import apply
 from hosttune.actions.examine import examine
@@ -26,11 +25,12 @@ from hosttune.host.overlay.overlay import Overlay
 from hosttune.values import FileValue, Risk
 from tests.hosts.kinds import NAMES, record_of
 from tests.rules.proof import failing
+from tests.yaml_files import read_yaml
 
 FOLDER = Path(__file__).resolve().parent / "kinds"
 CATALOG = builtin_catalog()
 BASE = Policy(today="2026-01-01")
-EXPECTED = {path.stem: yaml.safe_load(path.read_text(encoding="utf-8")) for path in sorted(FOLDER.glob("*.yaml"))}
+EXPECTED = {path.stem: read_yaml(path) for path in sorted(FOLDER.glob("*.yaml"))}
 SAID = [(kind, one) for kind, expected in EXPECTED.items() for one in expected["says"]]
 
 

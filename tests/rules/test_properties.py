@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -22,11 +22,12 @@ from hosttune.engine.rules.catalog import Catalog
 from hosttune.engine.rules.declared import DataMount, Declared
 from hosttune.engine.rules.lint import checked_rule
 from hosttune.errors import Refused
+from hosttune.host.door import Reader
 from hosttune.host.overlay.overlay import Overlay
 from hosttune.resources import address_kinds, wish_kinds
 from hosttune.resources.base import NUMERIC, Bound, Operator, Wish
 from hosttune.resources.kernel.sysctl import proc_path
-from hosttune.values import ABSENT, FileValue, HoldKind, Phase, Verdict
+from hosttune.values import ABSENT, FileValue, HoldKind, Phase, Plan, Receipt, Verdict
 from tests.hosts.built import HOSTS, reader
 from tests.hosts.shuffled import another_boot
 from tests.rules.proof import failing
@@ -38,7 +39,6 @@ from tests.rules.tried import (
     PLACE_IDS,
     PLACES,
     RECORDS,
-    Place,
     only,
     policy_at,
     reader_of,
@@ -61,9 +61,9 @@ def test_rule_that_wants_something_is_tried_where_something_is_applied(rule):
         pytest.fail(why, pytrace=False)
 
 
-def applied(place: Place, policy: Policy):
-    """The host after apply: the overlay, its plan and the receipt."""
-    overlay = Overlay(reader_of(place))
+def applied(before: Reader, policy: Policy) -> tuple[Overlay, Plan, Receipt]:
+    """The host after apply, the plan and the receipt."""
+    overlay = Overlay(before)
     session = session_on(overlay, policy)
     plan = session.plan()
     assert failing(plan) == []
@@ -71,15 +71,49 @@ def applied(place: Place, policy: Policy):
     return overlay, plan, receipt
 
 
-@pytest.mark.parametrize(("place", "rule"), PLACES, ids=PLACE_IDS)
-def test_apply_then_plan_is_empty(place, rule):
-    overlay, plan, receipt = applied(place, policy_at(place, rule))
-    assert receipt.failed == ()
-    assert receipt.verified
+@dataclass(frozen=True)
+class Made:
+    """A rule applied by itself at a place. Several tests look at `after`: what writes, writes to an overlay over it."""
+
+    rule: str
+    policy: Policy
+    before: Reader
+    after: Overlay
+    plan: Plan
+    receipt: Receipt
+
+    @property
+    def has_written(self) -> bool:
+        """Otherwise the host after is the one before, and a second look at it shows nothing new."""
+        kept = {name: value for name, value in vars(self.after).items() if name not in {"base", "_canonical"}}
+        return any(kept.values())
+
+
+@pytest.fixture(scope="module", params=PLACES, ids=PLACE_IDS)
+def made(request) -> Made:
+    place, rule = request.param
+    policy = policy_at(place, rule)
+    before = reader_of(place)
+    return Made(rule, policy, before, *applied(before, policy))
+
+
+def test_what_was_not_written_to_has_nothing_of_its_own():
+    base = reader(RECORDS[0])
+    made = Made("", ALL, base, Overlay(base), None, None)
+    assert not made.has_written
+    made.after.set_value("/proc/sys/vm/swappiness", "1")
+    assert made.has_written
+
+
+def test_apply_then_plan_is_empty(made):
+    rule, plan = made.rule, made.plan
+    assert made.receipt.failed == ()
+    assert made.receipt.verified
+    assert made.has_written or plan.changes == ()
     # `reboot-required` goes by what the kinds of a rule say of their changes.
     told = {one for wish in CATALOG.rules[rule].want for one in wish_kinds()[wish.kind].activations}
     assert {change.activation for change in plan.changes} <= told
-    again = session_on(overlay, policy_at(place, rule)).plan()
+    again = session_on(made.after, made.policy).plan() if made.has_written else plan
     assert again.changes == ()
     own = [finding for finding in again.findings if finding.rule == rule]  # not those that keep a boot back
     assert [f for f in own if f.verdict is Verdict.DIFFERS and f.hold.kind not in held(plan)] == []
@@ -90,23 +124,21 @@ def held(plan):
     return {finding.hold.kind for finding in plan.findings if finding.hold} | {HoldKind.WAITING}
 
 
-@pytest.mark.parametrize(("place", "rule"), PLACES, ids=PLACE_IDS)
-def test_undo_gives_the_old_values(place, rule):
-    overlay, plan, receipt = applied(place, policy_at(place, rule))
-    base = reader_of(place)
+def test_undo_gives_the_old_values(made):
+    overlay, plan = Overlay(made.after), made.plan
     if plan.changes:
-        session = session_on(overlay, policy_at(place, rule))
-        back = plan_undo(session, receipt.run_id)
+        session = session_on(overlay, made.policy)
+        back = plan_undo(session, made.receipt.run_id)
         assert [finding for finding in back.plan.findings if finding.hold] == []
         assert undo(session, overlay, back).failed == ()
     for change in plan.changes:
         kind = address_kinds()[change.address.kind]
-        assert kind.same(kind.read(overlay, change.address.name), kind.read(base, change.address.name))
+        assert kind.same(kind.read(overlay, change.address.name), kind.read(made.before, change.address.name))
 
 
 @pytest.mark.parametrize("path", RECORDS, ids=lambda path: path.stem)
 def test_undo_in_order_restores_every_byte(path):
-    overlay, _, receipt = applied(path, ALL)
+    overlay, _, receipt = applied(reader(path), ALL)
     if receipt.run_id:
         session = session_on(overlay, ALL)
         undo(session, overlay, plan_undo(session, receipt.run_id))
@@ -120,21 +152,19 @@ def assert_every_byte_is_as_it_was(names: set[str], host: Overlay, base) -> None
             assert (now == before) or (now.split() == before.split() and name.startswith("/proc/")), name
 
 
-@pytest.mark.parametrize(("place", "rule"), PLACES, ids=PLACE_IDS)
-def test_check_fails_when_one_address_is_disturbed(place, rule):
-    overlay, plan, _ = applied(place, policy_at(place, rule))
-    for change in plan.changes:
+def test_check_fails_when_one_address_is_disturbed(made):
+    for change in made.plan.changes:
         kind = address_kinds()[change.address.kind]
         inverse = kind.invert(change)
         if inverse is None or change.before == change.after:
             continue
-        broken = Overlay(overlay)
+        broken = Overlay(made.after)
         try:
             kind.write(broken, inverse)
         except Refused:  # nobody can disturb it so: a folder that is not empty
             continue
-        findings = session_on(broken, policy_at(place, rule)).plan(prove=False).findings
-        assert any(f.rule == rule and f.verdict is not Verdict.OK for f in findings), change.address
+        findings = session_on(broken, made.policy).plan(prove=False).findings
+        assert any(f.rule == made.rule and f.verdict is not Verdict.OK for f in findings), change.address
 
 
 class Later(Overlay):
@@ -148,17 +178,14 @@ class Later(Overlay):
         return super().now() + self.days * 86_400
 
 
-@pytest.mark.parametrize(("place", "rule"), PLACES, ids=PLACE_IDS)
-def test_digest_is_a_function_of_host_and_policy_and_not_of_the_day(place, rule):
+def test_digest_is_a_function_of_host_and_policy_and_not_of_the_day(made):
     """What was approved yesterday is the same plan today; what was made is not made again because time went by."""
-    base = reader_of(place)
-    made = Overlay(base)
-    plan = session_on(made, policy_at(place, rule)).plan()
-    apply(session_on(made, policy_at(place, rule)), made, plan)
-    nothing = session_on(made, policy_at(place, rule)).plan(prove=False).digest
+    sides = [(made.before, made.plan.digest)]
+    if made.has_written:
+        sides.append((made.after, session_on(made.after, made.policy).plan(prove=False).digest))
     for days in (1, 30, 400):
-        assert session_on(Later(base, days), policy_at(place, rule)).plan(prove=False).digest == plan.digest
-        assert session_on(Later(made, days), policy_at(place, rule)).plan(prove=False).digest == nothing
+        for host, digest in sides:
+            assert session_on(Later(host, days), made.policy).plan(prove=False).digest == digest
 
 
 @pytest.mark.parametrize("days", [1, 30, 400])
@@ -203,11 +230,9 @@ def test_order_of_the_rules_does_not_matter(path):
     assert one.findings == other.findings
 
 
-@pytest.mark.parametrize(("place", "rule"), PLACES, ids=PLACE_IDS)
-def test_changes_are_no_worse_than_the_rule_declares(place, rule):
-    plan = session_on(reader_of(place), policy_at(place, rule)).plan(prove=False)
-    declared = CATALOG.rules[rule]
-    for change in plan.changes:
+def test_changes_are_no_worse_than_the_rule_declares(made):
+    declared = CATALOG.rules[made.rule]
+    for change in made.plan.changes:
         assert change.risk <= declared.risk
         assert change.disturbs <= declared.disturbs
 
@@ -405,7 +430,7 @@ def test_failed_change_takes_its_rule_back_and_the_others_go_on():
 
 def test_later_edit_is_not_stepped_on():
     path = HOSTS / "h100-8x-2socket.json"
-    overlay, _, receipt = applied(path, only("memory-swappiness"))
+    overlay, _, receipt = applied(reader(path), only("memory-swappiness"))
     name = "/etc/sysctl.d/60-hosttune-memory-swappiness.conf"
     overlay.files[name] = FileValue(b"vm.swappiness = 1\n")
     session = session_on(overlay, only("memory-swappiness"))
@@ -416,7 +441,7 @@ def test_later_edit_is_not_stepped_on():
 
 
 def test_hand_edited_dropin_blocks_its_rule():
-    overlay, _, _ = applied(HOSTS / "h100-8x-2socket.json", only("memory-swappiness"))
+    overlay, _, _ = applied(reader(HOSTS / "h100-8x-2socket.json"), only("memory-swappiness"))
     overlay.files["/etc/sysctl.d/60-hosttune-memory-swappiness.conf"] = FileValue(b"vm.swappiness = 42\n")
     plan = session_on(overlay, only("memory-swappiness")).plan()
     assert plan.changes == ()
@@ -424,7 +449,7 @@ def test_hand_edited_dropin_blocks_its_rule():
 
 
 def test_live_drift_from_our_dropin_names_the_run():
-    overlay, _, receipt = applied(HOSTS / "h100-8x-2socket.json", only("memory-swappiness"))
+    overlay, _, receipt = applied(reader(HOSTS / "h100-8x-2socket.json"), only("memory-swappiness"))
     overlay.files["/proc/sys/vm/swappiness"] = FileValue(b"60\n")
     plan = session_on(overlay, only("memory-swappiness")).plan()
     assert [str(change.address) for change in plan.changes] == ["sysctl:vm.swappiness"]
@@ -432,7 +457,7 @@ def test_live_drift_from_our_dropin_names_the_run():
 
 
 def test_value_reverted_once_is_set_again_and_reverted_twice_is_left_alone():
-    overlay, _, _ = applied(HOSTS / "h100-8x-2socket.json", only("memory-swappiness"))
+    overlay, _, _ = applied(reader(HOSTS / "h100-8x-2socket.json"), only("memory-swappiness"))
     overlay.files["/proc/sys/vm/swappiness"] = FileValue(b"60\n")
     session = session_on(overlay, only("memory-swappiness"))
     again = session.plan()
@@ -445,7 +470,7 @@ def test_value_reverted_once_is_set_again_and_reverted_twice_is_left_alone():
 
 
 def test_orphan_stays_and_is_reported():
-    overlay, _, _ = applied(HOSTS / "h100-8x-2socket.json", ALL)
+    overlay, _, _ = applied(reader(HOSTS / "h100-8x-2socket.json"), ALL)
     ignoring = replace(ALL, ignore=("memory-swappiness",))
     findings = session_on(overlay, ignoring).plan().findings
     assert [f.rule for f in findings if f.hold.kind is HoldKind.ORPHANED] == ["memory-swappiness"]

@@ -40,6 +40,7 @@ from hosttune.views.report import check_report
 from hosttune.views.terminal import Screen, width_of
 from tests.hosts.built import BUILT, RECORDED, reader
 from tests.hosts.kinds import NAMES, record_of
+from tests.masked_once import mask_once
 from tests.rules import test_driver_states as states
 
 CATALOG = builtin_catalog()
@@ -54,6 +55,12 @@ HOSTS = {
     "an empty record": lambda: empty(without=(*TABLES, "queries")),
     "a record without answers": lambda: empty(without=("queries",)),
 }
+
+
+@pytest.fixture(autouse=True)
+def masking_once(monkeypatch):
+    """A text is on six pages of a host, and on those of most hosts."""
+    monkeypatch.setattr("hosttune.host.masking.cleaned.mask_sentence", mask_once)
 
 
 def empty(without):

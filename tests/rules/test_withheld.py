@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import yaml
 
 from hosttune.actions.examine import examine
 from hosttune.actions.health import ask, health_rules
@@ -19,6 +18,7 @@ from hosttune.engine.policy.policy import Policy
 from hosttune.host.door import BeforeReader
 from hosttune.values import Unreadable, Verdict
 from tests.rules.test_cases import CASES, CATALOG, host_of
+from tests.yaml_files import read_yaml
 
 BASE = Policy(today="2026-01-01")
 ASKED = health_rules(CATALOG, BASE)
@@ -28,7 +28,7 @@ OTHER_CASES = Path(__file__).resolve().parents[3] / "shared" / "cases" / "health
 REPORTS = {
     path.parent.name: case
     for path in sorted(OTHER_CASES.glob("*/case.yaml"))
-    if not (case := yaml.safe_load(path.read_text(encoding="utf-8")))["host"].endswith(".json")  # a record beside it
+    if not (case := read_yaml(path))["host"].endswith(".json")  # a record beside it
 }
 # The kernel log proves the Xid errors of these cases, and only nvidia-smi's answer waives them (recovery action None).
 WAIVED_BY_SMI = "from which the driver asks for no recovery"

@@ -4,12 +4,12 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
-import yaml
 
 from hosttune.facts import Facts
 from hosttune.facts.containers.kubernetes import DAEMONS, FOLDERS, ROOTS, UNIT_PATTERNS, is_of_pods
 from hosttune.facts.storage.mounts import is_system
 from tests.unit.fake_reader import FakeReader
+from tests.yaml_files import read_yaml
 
 RULES = Path(__file__).resolve().parents[2] / "hosttune" / "rules"
 UID = "0f3c1e57-8a7b-4b7e-9a57-0d6a3c0b9f11"
@@ -57,8 +57,8 @@ def test_a_folder_that_a_node_fills_makes_a_node_of_an_image(folder):
 
 
 def test_rules_name_every_unit_of_a_node():
-    needrestart = yaml.safe_load((RULES / "services/services-needrestart.yaml").read_text(encoding="utf-8"))
-    memlock = yaml.safe_load((RULES / "limits/limits-memlock.yaml").read_text(encoding="utf-8"))
+    needrestart = read_yaml(RULES / "services/services-needrestart.yaml")
+    memlock = read_yaml(RULES / "limits/limits-memlock.yaml")
     # What a snap runs uses the libraries of the snap, which no upgrade of a package replaces.
     ours = {unit.removesuffix(".service") for unit in DAEMONS if not unit.startswith("snap.")}
     assert ours <= set(needrestart["params"]["services"]["default"])

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from hosttune.cli.command_tree import read_tree
+from tests.yaml_files import read_yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [*(ROOT / f"{name}.md" for name in ("README", "SECURITY", "CONTRIBUTING")), *sorted(ROOT.glob("docs/**/*.md"))]
@@ -96,7 +96,7 @@ def texts_of(value: Any, key: str = "") -> Iterator[str]:
 
 @pytest.mark.parametrize("path", RULES, ids=lambda path: path.stem)
 def test_rule_is_in_plain_words(path):
-    texts = list(texts_of(yaml.safe_load(path.read_text(encoding="utf-8"))))
+    texts = list(texts_of(read_yaml(path)))
     assert [text for text in texts if TRANSLATED.search(text)] == []
     sentences = [one for text in texts for one in SENTENCE.split(text) if one]
     assert [one for one in sentences if len(one.split()) > MOST_WORDS] == []

@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import select
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -103,7 +104,7 @@ def lanes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Rings that only note their names, in one lane."""
     begun: list[str] = []
 
-    def run_ring(ring, words, *, may_skip, output, part):
+    def run_ring(ring, words, *, may_skip, output, part, paths):
         begun.append(part)
         if ring.name == "gpu":
             raise OSError("no space left")
@@ -124,13 +125,46 @@ def test_longest_part_begins_first_so_that_no_lane_waits_for_it(
         (tree.parent / "vm" / f"{name}.py").touch()
     monkeypatch.setattr(rings, "RINGS", (Ring("golden", ""), Ring("live", ""), Ring("vm", "", is_by_file=True)))
     golden, live, vm = rings.run_rings(["golden", "live", "vm"], [], required=True, skip_none=True)
-    assert lanes == ["vm/test_main_job.py", "live", "golden", "vm/test_boot.py"]
+    assert lanes == ["live", "vm/test_main_job.py", "golden", "vm/test_boot.py"]
     assert (golden.name, live.name) == ("golden", "live")
     assert vm == Outcome("vm", "passed", passed=2, seconds=4)
 
 
 def test_order_of_parts_names_none_that_is_gone():
-    assert {*rings.LONGEST_FIRST} <= {part for ring in rings.RINGS for part in ring.parts()}
+    assert {*rings.LONGEST_FIRST} <= {part for ring in rings.RINGS for part in (ring.name, *ring.parts())}
+
+
+def test_shares_of_a_ring_are_all_of_its_files_each_once():
+    (unit,) = [ring for ring in rings.RINGS if ring.name == "unit"]
+    files = sorted(f"tests/unit/{path.name}" for path in (rings.ROOT / "tests" / "unit").glob("test_*.py"))
+    for shares in (2, 3):
+        parts = unit.parts(shares)
+        assert [*parts] == [f"unit/{place} of {shares}" for place in range(1, shares + 1)]
+        assert sorted(path for paths in parts.values() for path in paths) == files
+
+
+def test_quick_run_bounds_each_test_and_leaves_the_slow_ring_to_its_name(
+    lanes: list[str], tree: Path, monkeypatch: pytest.MonkeyPatch
+):
+    words_of = []
+    for name in ("a", "b"):
+        (tree / f"test_{name}.py").touch()
+
+    def run_ring(ring, words, *, may_skip, output, part, paths):
+        words_of.append((part, ring.is_spread, tuple(words), tuple(paths)))
+        return Outcome(part, "passed", passed=1)
+
+    monkeypatch.setattr(rings, "run_ring", run_ring)
+    monkeypatch.setattr(rings, "CORES", 2)
+    monkeypatch.setattr(rings, "RINGS", (Ring("unit", "", is_spread=True), Ring("install", "", is_quick=False)))
+    unit, install = rings.run_rings(["unit", "install"], [], required=False, skip_none=False, cap_s=0.5)
+    assert sorted(words_of) == [
+        ("unit/1 of 2", False, ("--cap-s=0.5",), ("tests/unit/test_a.py",)),
+        ("unit/2 of 2", False, ("--cap-s=0.5",), ("tests/unit/test_b.py",)),
+    ]
+    assert (unit.passed, install.result, install.note) == (2, "not run", "takes about a minute: ./run test install")
+    rings.run_rings(["unit"], [], required=True, skip_none=True)
+    assert words_of[2:] == [("unit", True, (), ("tests/unit",))]
 
 
 def test_words_for_pytest_go_to_one_call_of_the_whole_ring(lanes: list[str], monkeypatch: pytest.MonkeyPatch):
@@ -167,12 +201,33 @@ def test_ring_that_cannot_be_run_at_all_is_a_failure(lanes: list[str]):
     assert [(one.name, one.result, one.failed) for one in outcomes] == [("unit", "passed", 0), ("gpu", "failed", 1)]
 
 
-def test_rings_share_a_folder_and_bytecode_in_it_outside_of_the_checkout(tree: Path, monkeypatch: pytest.MonkeyPatch):
+@pytest.fixture
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The cache of tests is a folder of its own, and nothing of it was asked for yet."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "kept"))
+    rings.folder_of_bytecode.cache_clear()
+    yield tmp_path / "kept" / "hosttune-tests" / "bytecode"
+    rings.folder_of_bytecode.cache_clear()
+
+
+def test_bytecode_is_kept_from_call_to_call_where_no_other_user_can_write(kept: Path, monkeypatch: pytest.MonkeyPatch):
+    assert rings.folder_of_bytecode() == kept
+    assert kept.stat().st_mode & 0o777 == 0o700
+    monkeypatch.setattr("os.geteuid", lambda: 4711)
+    rings.folder_of_bytecode.cache_clear()
+    if os.getuid() == 0:
+        os.chown(kept, 4712, 4712)
+    assert rings.folder_of_bytecode() == rings.folder_of_call() / "bytecode"
+
+
+def test_rings_share_a_folder_and_keep_bytecode_outside_of_the_checkout(
+    tree: Path, kept: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     folder = rings.folder_of_call()
     (tree / "test_one.py").write_text(
         f"import os, sys\ndef test_a():\n    assert os.environ[{rings.FOLDER_OF_CALL!r}] == {str(folder)!r}\n"
-        f"    assert (sys.pycache_prefix, sys.dont_write_bytecode) == ({str(folder / 'bytecode')!r}, False)\n"
+        f"    assert (sys.pycache_prefix, sys.dont_write_bytecode) == ({str(kept)!r}, False)\n"
     )
     assert rings.run_ring(Ring("unit", ""), [], may_skip=False).passed == 1
     assert folder.stat().st_mode & 0o777 == 0o700

@@ -7,12 +7,13 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
-import yaml
+
+from tests.yaml_files import read_yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
-RELEASE = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text(encoding="utf-8"))["jobs"]
-GITLAB = yaml.safe_load((ROOT / ".gitlab-ci.yml").read_text(encoding="utf-8"))
+RELEASE = read_yaml(ROOT / ".github/workflows/release.yml")["jobs"]
+GITLAB = read_yaml(ROOT / ".gitlab-ci.yml")
 RIGHTS = {
     "test": {"contents": "read"},
     "build": {"contents": "read"},
@@ -29,7 +30,7 @@ FILES = {
 
 def jobs():
     for path in WORKFLOWS:
-        yield from yaml.safe_load(path.read_text(encoding="utf-8"))["jobs"].items()
+        yield from read_yaml(path)["jobs"].items()
 
 
 def steps_of(job, key):
@@ -38,7 +39,7 @@ def steps_of(job, key):
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
 def test_workflow_has_no_right_that_no_job_asks_for(path):
-    assert yaml.safe_load(path.read_text(encoding="utf-8"))["permissions"] == {}
+    assert read_yaml(path)["permissions"] == {}
 
 
 @pytest.mark.parametrize(("name", "job"), [*jobs()], ids=lambda one: one if isinstance(one, str) else "")

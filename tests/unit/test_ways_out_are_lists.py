@@ -4,7 +4,8 @@ import re
 from pathlib import Path
 
 import pytest
-import yaml
+
+from tests.yaml_files import read_yaml
 
 RULES = Path(__file__).resolve().parents[2] / "hosttune" / "rules"
 # A second step in the same line; and a second command that is neither one of a pipe nor the other of a choice.
@@ -38,7 +39,7 @@ def chained(way):
 
 @pytest.mark.parametrize("path", sorted(RULES.glob("*/*.yaml")), ids=lambda path: path.stem)
 def test_each_line_of_a_way_out_is_one_step(path):
-    ways = ways_of(yaml.safe_load(path.read_text(encoding="utf-8")))
+    ways = ways_of(read_yaml(path))
     assert [step for way in ways for step in chained(way)] == []
 
 
