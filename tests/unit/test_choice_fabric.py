@@ -49,7 +49,7 @@ def host(
         nvlink=SimpleNamespace(gpus=(SimpleNamespace(fabric_state=more.get("joined", "")),)), dcgm=SimpleNamespace(version=""), processes=defaultdict(lambda: SimpleNamespace(commands=())),
         gpus=SimpleNamespace(
             devices=(SimpleNamespace(device_id=device),) * count, has_gpu=count > 0, nvswitches=switches,
-            is_passed_through=more["vfio"], generations=("hopper",), summary="8 x H100", ours=(), undriven=(), is_on_grace=False,
+            is_passed_through=more["vfio"], generations=("hopper",), summary="8 x H100", ours=(), undriven=(), is_on_grace=False, open_alone=(),
         ),
         driver=filled(
             Driver, loaded_version=loaded, is_open=True, userspace_version=libraries, branch=branch, flavour="server-open",

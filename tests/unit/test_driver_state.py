@@ -137,6 +137,11 @@ def host(
             undriven=undriven,
             devices=(),
             is_on_grace="grace" in here,
+            open_alone=tuple(
+                word
+                for word, is_so in (("Grace Hopper", "grace" in here), ("Blackwell", "blackwell" in generations))
+                if is_so
+            ),
             drivers=("nvidia", "") if undriven else ("nvidia",),
             summary="1 x H100",
             has_gpu=True,

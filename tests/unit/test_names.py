@@ -59,7 +59,7 @@ def bare_participles(sources: dict[str, str]) -> list[str]:
     for path, source in sources.items():
         for node in ast.walk(ast.parse(source)):
             if not isinstance(node, ast.FunctionDef) or any(
-                "property" in ast.unparse(one) for one in node.decorator_list
+                "property" in ast.unparse(one) or ast.unparse(one) == "fact" for one in node.decorator_list
             ):
                 continue
             name = node.name.strip("_")

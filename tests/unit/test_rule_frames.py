@@ -17,6 +17,7 @@ from hosttune.engine.rules.catalog import builtin_catalog
 from hosttune.engine.rules.lint import PLACEHOLDER, checked_rule, fact_types, lint_faults
 from hosttune.engine.rules.yamlio import load_document
 from hosttune.facts.memory.memory import Memory
+from hosttune.facts.memory.reclaim import Reclaim
 from hosttune.resources import wish_kinds
 from hosttune.views.fact_words import field_words, read_meanings
 from tests.hosts.built import HOSTS
@@ -142,7 +143,7 @@ def test_facts_without_a_name_lists_subjects_and_with_one_tells_types_values_and
     listed = run("facts", "--host", H100)[1]
     assert {line.split()[0] for line in listed.splitlines()[:-2] if line[:1].strip()} == set(fact_types())
     told = run("facts", "memory", "--host", H100)[1]
-    assert re.search(r"^  gpu_bytes +int +0 \(0.0 GiB\)\n +\(memory of GPUs that ", told, re.MULTILINE)
+    assert re.search(r"^  gpu_bytes +int +0 \(0.0 GiB\)\n +\(Memory of GPUs that ", told, re.MULTILINE)
     assert re.search(r"^  has_swap +bool +yes$", told, re.MULTILINE)
     assert re.search(r"^    \[\]\.path +str +of the device or the file", told, re.MULTILINE)
 
@@ -163,8 +164,8 @@ def test_property_that_cannot_be_worked_out_says_why(run, tmp_path):
     assert re.search(r"^  total_gib +float +unknown: .*no right", told, re.MULTILINE)
 
 
-def test_meaning_is_the_comment_beside_a_field_and_the_docstring_of_a_property():
-    said = read_meanings(Memory)
-    assert said["huge_pages_total"] == "pages of the default huge page size that are set aside"
-    assert said["has_swap"] == "Whether there is a swap area, zram included."
-    assert said["swap_free_bytes"] == "of all swap areas"
+def test_meaning_is_the_comment_at_a_field_and_the_docstring_of_a_fact_or_property():
+    meanings = read_meanings(Memory)
+    assert meanings["huge_pages_total"] == "Pages of the default huge page size that are set aside."
+    assert meanings["has_swap"] == "Whether there is a swap area, zram included."
+    assert read_meanings(Reclaim)["dirty_bytes"] == "0 where dirty_ratio is in force"
