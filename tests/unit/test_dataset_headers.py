@@ -227,6 +227,18 @@ def test_header_of_hdf5_is_what_one_row_of_the_largest_array_costs(name, unit):
     assert look(packed(name)) == Header("HDF5", unit=unit)
 
 
+def test_a_node_of_hdf5_that_names_itself_has_an_end():
+    """What is in the start of a file costs no read, so that the bound of reads alone never comes."""
+    content = bytearray(4096)
+    content[:16] = b"\x89HDF\r\n\x1a\n" + bytes((0, 0, 0, 0, 0, 8, 8, 0))
+    content[64:72] = struct.pack("<Q", 128)  # the root group, whose only message is a table of symbols
+    content[128:160] = struct.pack("<BxxxxxxxIxxxxHHBxxxQ", 1, 24, 17, 16, 0, 256)
+    content[256:264] = b"TREE\0\0" + struct.pack("<H", 200)
+    content[288 : 288 + 3200] = struct.pack("<QQ", 256, 0) * 200
+    assert look(bytes(content)) == Header("HDF5")
+    assert look(shard(("a.h5", bytes(content)), ("b.jpg", jpeg(500, 375)))).headers == 1
+
+
 def test_header_of_parquet_is_the_size_of_a_row_group():
     assert look(packed("table.parquet")) == Header("Parquet", unit=ReadUnit(30, 1_824, 60))
     assert look(packed("blobs.parquet")) == Header("Parquet", unit=ReadUnit(4, 517, 129))

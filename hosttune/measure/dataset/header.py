@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 WINDOW: Final = 4096  # bytes of the start, read at once
 MOST_BYTES: Final = 64 << 10  # of one file, over all reads
 MOST_READS: Final = 96
+MOST_LOOKS: Final = 1 << 14  # also into the start, which costs no read: what points at itself there has no end
 # No common codec packs better: deflate ends at 1,032 to 1, a silent FLAC or a one-coloured GIF at a few thousand.
 _BEST_RATIO: Final = 5_000
 _SLACK: Final = 64 << 10
@@ -60,6 +61,8 @@ class Source:
     """A few bytes of a file. `read` is pread(2): (offset, length) -> bytes, shorter at the end of the file. `is_whole`
     asks for all parts of a container, instead of some. `has_time` is asked before each read."""
 
+    _too_long: type[ValueError] = Spent
+
     def __init__(
         self,
         size: int,
@@ -73,6 +76,7 @@ class Source:
         self._has_time = has_time
         self._left: float = MOST_BYTES
         self._reads: float = MOST_READS
+        self._looks: float = MOST_LOOKS
         self.is_whole = is_whole
         self.head = self._fetch(0, WINDOW)
 
@@ -80,6 +84,9 @@ class Source:
         """Exactly `length` bytes. Raises ValueError where the file has fewer, Spent where it was asked for too much."""
         if offset < 0 or length < 0 or offset + length > self.size:
             raise ValueError("beyond the end of the file")
+        self._looks -= 1
+        if self._looks < 0:
+            raise self._too_long("the header is too long")
         if offset + length <= len(self.head):
             return self.head[offset : offset + length]
         found = self._fetch(offset, length)
@@ -99,26 +106,23 @@ class Source:
         """As much more, for a container."""
         self._left += length
         self._reads += reads
+        self._looks += reads
 
     def _fetch(self, offset: int, length: int) -> bytes:
         self._left -= length
         self._reads -= 1
         if self._left < 0 or self._reads < 0 or not self._has_time():
-            raise Spent("the header is too long")
+            raise self._too_long("the header is too long")
         return self._read(offset, length)
 
 
 class _Inside(Source):
+    """What is too long in one member ends the look at that one."""
+
+    _too_long = ValueError
+
     def __init__(self, outer: Source, offset: int, length: int) -> None:
         super().__init__(length, lambda place, count: outer.at(offset + place, min(count, length - place)))
-
-    def _fetch(self, offset: int, length: int) -> bytes:
-        """What is too long in one member ends the look at that one."""
-        self._left -= length
-        self._reads -= 1
-        if self._left < 0 or self._reads < 0:
-            raise ValueError("the header is too long")
-        return self._read(offset, length)
 
 
 def read_header(source: Source) -> Header | None:
