@@ -57,8 +57,18 @@ def test_errors_that_ext4_counted_with_their_time():
     old = seen(files={f"{COUNTS}/errors_count": "3\n", f"{COUNTS}/last_error_time": f"{NOW - 90000:.0f}\n"})
     assert (old.errors, old.is_recent) == (3, False)
     assert (seen().errors, seen().age_s, seen().is_recent) == (0, -1.0, False)
-    others = seen(fstype="xfs", files={f"{COUNTS}/errors_count": "3\n"})
+    others = seen(fstype="btrfs", files={f"{COUNTS}/errors_count": "3\n"})
     assert others.errors == 0
+
+
+def test_damage_of_xfs_is_counted_by_the_log_and_unknown_without_one():
+    """Nothing else tells of it."""
+    line = f"{NOW - 60:.6f} kernel: XFS (nvme0n1p2): Metadata CRC error detected at xfs_agi_read_verify+0x1/0x2 [xfs]\n"
+    found = seen(fstype="xfs", queries={JOURNAL: line})
+    assert (found.errors, found.is_recent) == (1, True)
+    assert seen(fstype="xfs", queries={JOURNAL: line.replace("nvme0n1p2", "sdb1")}).errors == 0
+    with pytest.raises(UnknownFact, match="kernel log"):
+        _ = seen(fstype="xfs").errors
 
 
 def test_counts_that_cannot_be_read_are_not_0():

@@ -150,8 +150,7 @@ def _why_stopped(reader: Reader, facts: Facts, mount: Mount, is_recent: Callable
 def _count_errors(reader: Reader, facts: Facts, mount: Mount) -> tuple[int, float]:
     """How many errors, and when the last one was, in seconds since the epoch; of XFS, now: its log is of this boot."""
     if mount.fstype == "xfs" and not reader.persistent_only:
-        damaged = attempt(lambda: facts.storage_log.damaged.get(_name_device(reader, mount), 0))
-        return (damaged, reader.now()) if isinstance(damaged, int) else (0, 0)
+        return facts.storage_log.damaged.get(_name_device(reader, mount), 0), reader.now()
     if mount.fstype not in ("ext2", "ext3", "ext4") or reader.persistent_only:
         return 0, 0
     place = f"{_EXT4}/{_name_device(reader, mount)}"

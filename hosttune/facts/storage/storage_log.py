@@ -149,7 +149,7 @@ class StorageLog(Subject):
     @fact
     def damaged(self) -> Mapping[str, int]:
         """Devices on which XFS found damaged structures since it was mounted, and how often."""
-        return count_damage(self._lines)
+        return self.facts.kernel_log.certain(count_damage(self._lines))
 
     @fact
     def mount_errors(self) -> tuple[MountError, ...]:
