@@ -41,6 +41,14 @@ def test_jobs_of_users_below_a_service_logins_and_containers_do_not_count():
     assert full(1019, cgroup="/system.slice/docker-0123456789abcdef0123.scope") == []
 
 
+def test_the_processes_of_a_user_hide_no_service():
+    """A user may have thousands, with lower numbers than a service that was started later."""
+    of_user = tuple(process(cgroup="/user.slice", uid=1000, pid=2000 + number) for number in range(1000))
+    stats = {FOLDER: Stat("directory", 0o500, 0, 0, 1000, 0, 1, 2, 1)}
+    reader = FakeReader({"/proc/1500/limits": limits_text(1024, 4096)}, stats=stats, processes=(*of_user, process()))
+    assert [one.unit for one in Facts(reader).service_files.full] == ["nix-daemon.service"]
+
+
 def test_a_process_that_ends_meanwhile_makes_nothing_unknown():
     reader = FakeReader({}, processes=(process(),))
     assert Facts(reader).service_files.full == ()

@@ -49,6 +49,14 @@ def test_a_service_that_starts_no_jobs_and_ends_meanwhile_makes_nothing_unknown(
     assert tasks_of({**ended, **group("system.slice/cron.service", 3, "max")}).groups == ()
 
 
+def test_bound_of_a_container_is_none_of_a_service():
+    """Docker's containers are scopes of system.slice, and --pids-limit is meant (systemd.scope(5))."""
+    files = group("system.slice/docker-0123456789abcdef.scope", 100, 100, "max 4\n")
+    assert tasks_of(files).groups == ()
+    step = group("system.slice/slurmstepd.scope", 100, 100, "max 4\n")
+    assert [one.name for one in tasks_of({**files, **step}).groups] == ["slurmstepd.scope"]
+
+
 def test_no_more_than_forty_users_are_looked_at():
     files = {}
     for uid in range(60):

@@ -7,6 +7,7 @@ the number of its open files (proc_pid_fd(5)); before, its names are counted.
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, attempt
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from hosttune.host.door import Reader
 
 _SERVICE = regex(r"/system\.slice/(?:[^/]*\.slice/)*([^/]*\.service)(?:/|$)")
-_MOST = 1000  # processes
+_MOST = 1000  # processes of services
 _FEW = 900  # open files below which no limit is looked at: the least one in use is 1024
 _NEAR = 0.9  # of the limit
 _RAISED = "65536:524288"
@@ -66,10 +67,10 @@ class ServiceFiles(Subject):
 def _find_full(reader: Reader) -> Iterator[FullService]:
     found: dict[str, FullService] = {}
     processes = if_absent(reader.processes(), ())
-    for process in processes[:_MOST] if isinstance(processes, tuple) else ():
-        service = _SERVICE.match(process.cgroup)
-        if service is None or not is_of_host(process):  # jobs of users may run below the service that starts them
-            continue
+    named = ((one, _SERVICE.match(one.cgroup)) for one in processes)
+    # Jobs of users may run below the service that starts them.
+    of_services = ((one, service) for one, service in named if service is not None and is_of_host(one))
+    for process, service in islice(of_services, _MOST):
         files = _count_files(reader, f"/proc/{process.pid}/fd")
         most = _read_limit(reader, process.pid) if files >= _FEW else UNLIMITED
         other = found.get(service[1])

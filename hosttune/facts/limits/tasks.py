@@ -7,6 +7,7 @@ all of a user (systemd.resource-control(5), systemd-system.conf(5)).
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, attempt, lazy
@@ -97,7 +98,7 @@ def _bound(reader: Reader, name: str) -> int:
 
 def _read_groups(reader: Reader) -> Iterator[TaskGroup]:
     for root in _ROOTS:
-        services = [name for name in names_in(reader, f"{root}/system.slice") if name.endswith((".service", ".scope"))]
+        services = names_in(reader, f"{root}/system.slice")
         users = [name for name in names_in(reader, f"{root}/user.slice") if _USER.fullmatch(name)]
         paths = [f"{root}/user.slice", *(f"{root}/user.slice/{name}" for name in users[:_MOST_USERS])] if users else []
         named = [name for name in _SERVICES if name in services]
@@ -105,7 +106,9 @@ def _read_groups(reader: Reader) -> Iterator[TaskGroup]:
             bound = read_line(reader, f"{path}/pids.max")
             if bound is not ABSENT and bound != "max":
                 yield _read_group(reader, path)
-        for name in [name for name in services if name not in _SERVICES][:_MOST_SERVICES]:
+        # A scope is what a program asks for: docker-ID.scope has the bound of --pids-limit.
+        others = (name for name in services if name.endswith(".service") and name not in _SERVICES)
+        for name in islice(others, _MOST_SERVICES):
             if found := _read_other(reader, f"{root}/system.slice/{name}"):
                 yield found
 
