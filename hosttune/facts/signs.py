@@ -57,6 +57,8 @@ _OF_OTHERS = regex(
 # memory, which any user can use up.
 _FLOODED = frozenset({"trigger-limit-hit", "unit-start-limit-hit", "oom-kill"})
 _OF_PACKAGES = range(60514, 65536)  # Debian policy, 9.2.2; those below are of systemd-homed (systemd.io/UIDS-GIDS)
+_PASSWD = 7  # fields of a line (passwd(5))
+_NO_LOGIN = ("/nologin", "/false")
 # Of a service: each start before ended well (systemd, service.c: service_enter_dead keeps what failed first).
 _TOO_OFTEN = "start-limit-hit"
 
@@ -94,13 +96,17 @@ def _is_by_users(reader: Reader, unit: Mapping[str, str]) -> bool:
 
 def _is_person(reader: Reader, account: str) -> bool:
     """Whether a person has this account (User= of systemd.exec(5), a name or a number); one that /etc/passwd does not
-    have comes from a directory of persons.
+    have comes from a directory of persons. With such a shell no one logs in: clusters give munge and slurm one user ID
+    on all nodes, mostly above 1000.
     """
     if account in {"", "root"}:
         return False
-    rows = (row.split(":") for row in hint(reader, "/etc/passwd").splitlines())
-    uid = next((row[2] for row in rows if row[0] == account and len(row) > 2), account)
-    return (number := parse_digits(uid, FIRST_PERSON)) >= FIRST_PERSON and number not in _OF_PACKAGES
+    rows = (row.split(":") for row in hint(reader, "/etc/passwd").split("\n"))
+    row = next((row for row in rows if len(row) == _PASSWD and account in (row[0], row[2])), None)
+    if row is not None and row[-1].endswith(_NO_LOGIN):
+        return False
+    number = parse_digits(row[2] if row is not None else account, FIRST_PERSON)
+    return number >= FIRST_PERSON and number not in _OF_PACKAGES
 
 
 def read_services(reader: Reader) -> Iterator[Found]:

@@ -198,6 +198,8 @@ def test_unit_of_one_connection_or_of_a_user_that_failed_says_nothing_of_the_hos
         ("Id=x.socket\nResult=signal\nWantedBy=multi-user.target\nUser=of-a-directory\n", False),
         ("Id=x.socket\nResult=signal\nWantedBy=multi-user.target\nUser=drawn\nDynamicUser=yes\n", True),
         ("Id=x.socket\nResult=signal\nWantedBy=multi-user.target\nUser=slurm\n", True),
+        ("Id=x.socket\nResult=signal\nWantedBy=multi-user.target\nUser=munge\n", True),  # no one logs in as it
+        ("Id=x.socket\nResult=signal\nWantedBy=multi-user.target\nUser=1005\n", True),
         ("Id=x.socket\nResult=signal\nWantedBy=multi-user.target\nUser=nobody\n", True),
         ("Id=x.socket\nResult=signal\nWantedBy=multi-user.target\nUser=\n", True),
         (Unreadable("no answer"), True),
@@ -205,6 +207,7 @@ def test_unit_of_one_connection_or_of_a_user_that_failed_says_nothing_of_the_hos
 )
 def test_unit_that_any_user_may_have_had_fail_is_no_loss(shown, counts, monkeypatch):
     accounts = "root:x:0:0:::\nslurm:x:64030:64030:::\nnobody:x:65534:65534:::\neve:x:1001:1001:::\n"
+    accounts += "munge:x:1005:1005::/var/lib/munge:/sbin/nologin\n"
     properties = "--property=Id,Result,BusName,WantedBy,RequiredBy,TriggeredBy"
     monkeypatch.setattr(signs, "failed_units", lambda _, **_how: ("x.socket",))
     for more in (",User,DynamicUser", ""):  # of this release and of an older record
