@@ -137,6 +137,24 @@ def test_a_mount_is_stale_only_if_its_server_says_so():
     assert stale_of({**answer_about("/mnt/a", ""), **answer_about("/mnt/b", error[:-18] + "Permission denied\n")}) == []
 
 
+@pytest.mark.parametrize(
+    ("fstab", "again"),
+    [
+        ("nfs01:/b /mnt/b nfs defaults 0 0\n", "sudo umount -l /mnt/b && sudo mount /mnt/b"),
+        (
+            "",
+            "sudo umount -l /mnt/b, and mount it as it was (no line of fstab has it; autofs does that at the next access)",
+        ),
+    ],
+)
+def test_mount_knows_by_its_target_what_a_line_of_fstab_mounts(fstab, again):
+    """mount(8) without a line ends with an error, after the umount."""
+    queries = {**answer_about("/mnt/a", ""), **answer_about("/mnt/b", "stat: x: Stale file handle\n")}
+    files = {"/proc/self/mountinfo": STALE_ROWS, "/etc/fstab": fstab}
+    (one,) = Facts(FakeReader(files, folders=("/mnt",), queries=queries)).nfs.stale
+    assert one.way_out == again
+
+
 def test_a_server_that_is_silent_makes_it_unknown():
     silent = {make_stale_question("/mnt/a"): Unreadable("stat gives no answer for 5 s")}
     with pytest.raises(UnknownFact, match="no answer for 5 s"):

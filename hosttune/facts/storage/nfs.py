@@ -29,6 +29,7 @@ from hosttune.facts.storage.mounts import is_served
 from hosttune.facts.subject import Subject, fact, read_with
 from hosttune.frozen import frozen
 from hosttune.numbers import parse_digits
+from hosttune.quoting import quote
 from hosttune.regex import regex
 from hosttune.values import ABSENT, is_unrecorded
 
@@ -64,6 +65,7 @@ class NfsMount(Fact):
     protocol: str  # tcp, rdma, udp; empty where the mount does not say
     connections: int  # to the server, at most (nconnect)
     speed_mbps: int = 0  # of the interface by which the server is reached; 0 where nothing tells
+    is_in_fstab: bool = True  # a line of fstab mounts it, so that mount(8) knows it by its target
 
     @property
     def is_of_pods(self) -> bool:
@@ -74,6 +76,14 @@ class NfsMount(Fact):
     def server(self) -> str:
         """Its name or address."""
         return _name_server(self.source)
+
+    @property
+    def way_out(self) -> str:
+        """How it is mounted anew."""
+        unmount = f"sudo umount -l {quote(self.target)}"
+        if self.is_in_fstab:
+            return f"{unmount} && sudo mount {quote(self.target)}"
+        return f"{unmount}, and mount it as it was (no line of fstab has it; autofs does that at the next access)"
 
 
 @frozen
@@ -188,10 +198,10 @@ def _read_mounts(reader: Reader, facts: Facts) -> tuple[NfsMount, ...]:
     for mount in facts.mounts.visible:
         if mount.fstype in _TYPES and not mount.is_of_user:
             found.setdefault(mount.device, mount)
-    return tuple(_mount(reader, mount) for mount in found.values())
+    return tuple(_mount(reader, facts, mount) for mount in found.values())
 
 
-def _mount(reader: Reader, mount: Mount) -> NfsMount:
+def _mount(reader: Reader, facts: Facts, mount: Mount) -> NfsMount:
     options = dict(option.partition("=")[::2] for option in mount.super_options)
     path = f"/sys/class/bdi/{mount.device}/read_ahead_kb"
     return NfsMount(
@@ -205,6 +215,7 @@ def _mount(reader: Reader, mount: Mount) -> NfsMount:
         protocol=options.get("proto", "").removesuffix("6"),
         connections=_parse_number(options.get("nconnect", ""), 1),
         speed_mbps=lazy(lambda: _read_speed(reader, options.get("addr", ""))),
+        is_in_fstab=lazy(lambda: any(mount.target in (one.target, one.path) for one in facts.fstab.entries)),
     )
 
 
