@@ -32,7 +32,7 @@ def switch_off(facts: Facts) -> str:
     name = attempt(lambda: facts.host.hostname)
     machine = quote(name.partition(".")[0]) if isinstance(name, str) and name else "NAME"
     first = "or, if your site allows it, switch Secure Boot off from outside of this machine, while it is stopped"
-    return f"{first}: {make(machine)}"
+    return f"{first} (a stop empties the local disks of an instance: save what is there): {make(machine)}"
 
 
 def _of_google(machine: str) -> str:

@@ -609,6 +609,7 @@ def test_machine_of_a_cloud_has_no_firmware_setup_to_switch_secure_boot_off(clou
     facts.host.cloud, facts.host.hostname = cloud, "gpu1.example"
     way = states(facts)[0].way_out
     assert ("serial console of the cloud" in way) is bool(cloud)
+    assert ("a stop empties the local disks of an instance" in way) is bool(cloud)
     assert way.endswith(off or "confirm it at the console")
 
 
