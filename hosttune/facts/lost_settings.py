@@ -496,14 +496,16 @@ def _find_unread_zram(reader: Reader, facts: Facts) -> Iterator[LostFile]:
 
 def _find_overruled(reader: Reader, facts: Facts) -> Iterator[LostFile]:
     """Sysctls that TuneD sets to something else after the boot: of files that were put where packages have theirs, and
-    of all files if TuneD does not apply them again (reapply_sysctl).
+    of all files if TuneD does not apply them again (reapply_sysctl; not known counts as again). What TuneD computes
+    (`>4096`, `${variable}`) may be the same value.
     """
-    managers, is_turned = facts.managers, attempt(has_reapplied, reader, facts) is True
+    managers, is_turned = facts.managers, attempt(has_reapplied, reader, facts) is not False
     found: dict[str, list[tuple[str, int, str]]] = {}
     for key in managers.tuned_sysctls if attempt(lambda: managers.tuned_at_boot) is True else ():
         value = managers.tuned_sysctl_values[key]
         last = next(iter(facts.sysctl_at_boot[key].settings[-1:]), None)
-        if last is None or not last.line or _is_same(last.value, value) or value.startswith(("<", ">")):
+        is_computed = value.startswith(("<", ">")) or "${" in value
+        if last is None or not last.line or _is_same(last.value, value) or is_computed:
             continue
         owner = attempt(lambda path: facts.file_owners[path], last.path)
         if not isinstance(owner, Unreadable) and (owner.name == NO_PACKAGE or (owner.decides and not is_turned)):
