@@ -46,16 +46,16 @@ def offers_of_other_makers(offers: Iterable[Offer]) -> tuple[Offer, ...]:
 
 def keep_archive_away(offers: Iterable[Offer]) -> str:
     """The command that keeps apt from NVIDIA's archive for these packages only: CUDA comes from there all the same
-    (apt_preferences(5), the specific form, which goes before `Package: *`). Empty for another archive, or a copy on
-    this disk."""
+    (apt_preferences(5), the specific form, which goes before `Package: *`). It adds to the file: that may have the
+    pins of packages that are offered no more. Empty for another archive, or a copy on this disk."""
     wanted = [one for one in offers if one.candidate_from == "NVIDIA"]
     lines = [line for one in wanted for version, line in one.sources if version == one.candidate]
     site = next((site for site in NVIDIA_SITES for line in lines if site in line), "")
     if not site:
         return ""
     names = sorted({f"{parse_package(one.name).base or one.name}*" for one in wanted})
-    text = rf"Package: {' '.join(names)}\nPin: origin {site}\nPin-Priority: -1\n"  # for printf(1)
-    return f"printf {quote(text)} | sudo tee /etc/apt/preferences.d/nvidia-driver"
+    text = rf"\nPackage: {' '.join(names)}\nPin: origin {site}\nPin-Priority: -1\n"  # for printf(1)
+    return f"printf {quote(text)} | sudo tee -a /etc/apt/preferences.d/nvidia-driver"
 
 
 def _find_branch(facts: Facts) -> int:
