@@ -365,7 +365,7 @@ def test_no_fabric_manager_beside_a_driver_in_a_container_is_a_fault():
     assert fabric.is_needed
     assert "nvidia-fabricmanager-580 is 580.95.05, and the driver is 580.126.20" in fabric.refused
     assert "with 4 NVSwitches CUDA does not start (error 802)" in fabric.refused
-    assert "sudo apt-get install 'nvidia-fabricmanager-580=580.126.20*'" in fabric.todo
+    assert "sudo apt-get install --allow-downgrades 'nvidia-fabricmanager-580=580.126.20*'" in fabric.todo
     without = choose(pod_host(["kubelet"], packages={}), {})
     assert without.refused.startswith("no Fabric Manager runs, neither that of the driver's container nor")
     assert "apt-get" not in without.todo
