@@ -109,7 +109,8 @@ def fabric_beside_pod(facts: Facts) -> StateText | None:
         if not lacks_package(facts, f"{package}={wanted}*"):
             way += (
                 "\nif the image of the driver has no Fabric Manager, take this host's instead: sudo apt-get install "
-                f"--allow-downgrades {quote(f'{package}={wanted}*')}\nsudo systemctl enable {SERVICE} && sudo systemctl restart {SERVICE}"
+                f"--allow-downgrades {quote(f'{package}={wanted}*')}\n"
+                f"sudo systemctl enable {SERVICE} && sudo systemctl restart {SERVICE}"
             )
     return f"{evidence}; with {count} NVSwitches CUDA does not start (error 802)", way
 
