@@ -3,6 +3,7 @@
 import pytest
 
 from hosttune.facts import Facts, UnknownFact
+from hosttune.facts.limits.service_files import FullService
 from hosttune.host.door import Process, Stat
 from hosttune.values import Unreadable
 from tests.hosts.container_files import limits_text
@@ -39,6 +40,22 @@ def test_jobs_of_users_below_a_service_logins_and_containers_do_not_count():
     assert full(1019, uid=1000) == []
     assert full(1019, cgroup="/user.slice/user-1000.slice/session-3.scope") == []
     assert full(1019, cgroup="/system.slice/docker-0123456789abcdef0123.scope") == []
+
+
+@pytest.mark.parametrize(
+    ("most", "limit"),
+    [(1024, "65536:524288"), (65536, "262144:524288"), (524288, "1048576:1048576")],
+)
+def test_way_out_raises_each_limit(most, limit):
+    stats = {FOLDER: Stat("directory", 0o500, 0, 0, most, 0, 1, 2, 1)}
+    reader = FakeReader({"/proc/1500/limits": limits_text(most, 524288)}, stats=stats, processes=(process(),))
+    (one,) = Facts(reader).service_files.full
+    assert f"LimitNOFILE={limit} " in one.way_out
+
+
+def test_no_limit_is_raised_above_what_the_kernel_allows():
+    one = FullService("nix-daemon.service", 1500, 1_000_000, 1 << 20)
+    assert "systemctl" not in one.way_out
 
 
 def test_the_processes_of_a_user_hide_no_service():

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, attempt
 from hosttune.facts.limits.limits import UNLIMITED, parse_limits
+from hosttune.facts.limits.session_limits import KERNEL_NR_OPEN
 from hosttune.facts.processes import is_of_host
 from hosttune.facts.reading import hint, if_absent, parse_or_unknown
 from hosttune.facts.subject import Subject, fact
@@ -30,7 +31,7 @@ _SERVICE = regex(r"/system\.slice/(?:[^/]*\.slice/)*([^/]*\.service)(?:/|$)")
 _MOST = 1000  # processes of services
 _FEW = 900  # open files below which no limit is looked at: the least one in use is 1024
 _NEAR = 0.9  # of the limit
-_RAISED = "65536:524288"
+_RAISED, _HARD = 65536, 524288
 
 
 @frozen
@@ -50,8 +51,12 @@ class FullService(Fact):
     @property
     def way_out(self) -> str:
         """How to give it more."""
+        # What is full may be far above the default already, and fs.nr_open is the most that a process may have.
+        soft = max(_RAISED, min(4 * self.most, KERNEL_NR_OPEN))
+        if soft <= self.most:
+            return f"see why {self.unit} has so many open: fs.nr_open ({KERNEL_NR_OPEN:,} unless set) allows no more"
         edit = f"sudo systemctl edit {quote(self.unit)}"
-        return f"{edit}: LimitNOFILE={_RAISED} (in [Service]), and restart it in a quiet moment"
+        return f"{edit}: LimitNOFILE={soft}:{max(soft, _HARD)} (in [Service]), and restart it in a quiet moment"
 
 
 @frozen
