@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from hosttune.measure.dataset.formats import kind_of
 from hosttune.measure.dataset.found import DatasetAdvice
-from hosttune.numbers import say_count
+from hosttune.numbers import say_count, say_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -153,7 +153,7 @@ def _advise_chunks(keys: frozenset[str], units: Mapping[str, ReadUnit]) -> Itera
         chunks = f"chunks of {say_count(unit.rows, 'row')}{packing}"
         yield DatasetAdvice(
             f"one row of the largest HDF5 array takes {unit.row_bytes >> 10:,} KiB, and for it HDF5 reads and unpacks "
-            f"{_say_mib(unit.unpacked_bytes)} ({chunks}). For rows that are read at random, write it anew with chunks "
+            f"{say_size(unit.unpacked_bytes)} ({chunks}). For rows that are read at random, write it anew with chunks "
             "of one row, not packed or with lzf (pictures of 147 KiB, samples for each CPU second: gzip with 64 in a "
             "chunk 12, with one 865; lzf 1,404; not packed 24,157)"
         )
@@ -162,16 +162,12 @@ def _advise_chunks(keys: frozenset[str], units: Mapping[str, ReadUnit]) -> Itera
 def _advise_row_groups(unit: ReadUnit | None) -> Iterator[DatasetAdvice]:
     if unit is not None and _is_wide(unit):
         yield DatasetAdvice(
-            f"a row group of Parquet has {unit.rows:,} rows here ({_say_mib(unit.unpacked_bytes)} unpacked), and most "
+            f"a row group of Parquet has {unit.rows:,} rows here ({say_size(unit.unpacked_bytes)} unpacked), and most "
             "readers unpack all of it for one row. Read row groups in order, and shuffle in a buffer (streaming=True "
             "and shuffle() of datasets). For rows at random, convert it once to Arrow (load_dataset() without "
             "streaming does) or to small row groups (rows for each CPU second: 200,000 in a group 149, 1,000 in a "
             "group 5,216; Arrow 37,870)"
         )
-
-
-def _say_mib(number: int) -> str:
-    return f"{number / (1 << 20):,.1f} MiB"
 
 
 def _is_wide(unit: ReadUnit) -> bool:
