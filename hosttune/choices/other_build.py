@@ -61,8 +61,8 @@ def former_build(facts: Facts) -> str:
     if dkms is None or dkms.name not in known or upstream_of(dkms.version) != driver.userspace_version:
         return ""
     wanted = next((one for one in known[dkms.name].versions if upstream_of(one) == driver.loaded_version), "")
-    pairs = _name_all(facts, dkms, wanted)
-    return f"back to {driver.loaded_version}, which was built here: {_APT} --allow-downgrades {pairs}" if pairs else ""
+    back = _go_back(facts, dkms, wanted)
+    return f"back to {driver.loaded_version}, which was built here: {back}" if back else ""
 
 
 def earlier_build(facts: Facts) -> str:
@@ -79,20 +79,21 @@ def earlier_build(facts: Facts) -> str:
     for version in sorted_versions(known[dkms.name].versions)[::-1]:
         if compare_versions(version, dkms.version) >= 0 or describe_not_driven(facts, branch_in(version)):
             continue
-        if pairs := _name_all(facts, dkms, version):
-            return f"the earlier {upstream_of(version)} may build: {_APT} --allow-downgrades {pairs}"
+        if back := _go_back(facts, dkms, version):
+            return f"the earlier {upstream_of(version)} may build: {back}"
     return ""
 
 
-def _name_all(facts: Facts, dkms: DriverPackage, wanted: str) -> str:
-    """NAME=VERSION of the package that compiles the module, and of all that came with it; empty where the archives do
-    not have this version for each. All of one source package: what is not called nvidia (libcuda1) depends on the same
-    version, too."""
+def _go_back(facts: Facts, dkms: DriverPackage, wanted: str) -> str:
+    """The command that installs this version of the package that compiles the module, and of all that came with it, and
+    holds them, as the next upgrade would bring the later one back; empty where the archives do not have it for each.
+    All of one source package: what is not called nvidia (libcuda1) depends on the same version, too."""
     known = facts.archives.packages
     names = [one for one in facts.packages.brought if facts.packages[one].version == dkms.version]
     if not wanted or any(wanted not in known[one].versions for one in names if one in known):
         return ""
-    return _join_listed(f"{one}={wanted}" for one in names)
+    pairs = _join_listed(f"{one}={wanted}" for one in names)
+    return f"{_APT} --allow-downgrades {pairs} && sudo apt-mark hold {_join_listed(names)}"
 
 
 def other_branch_build(facts: Facts) -> str:
