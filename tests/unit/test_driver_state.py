@@ -254,7 +254,7 @@ def test_upgrade_that_takes_ubuntus_driver_from_nvidias_archive_is_kept_away_by_
     )
     first, *_, last = state.way_out.split("\n")
     assert last.startswith("until then update: true for gpu-driver in the policy is refused")
-    pin = r"printf 'Package: libnvidia-compute* nvidia-utils*\nPin: origin developer.download.nvidia.com\nPin-Priority: -1\n' | sudo tee"
+    pin = r"printf '\nPackage: libnvidia-compute* nvidia-utils*\nPin: origin developer.download.nvidia.com\nPin-Priority: -1\n' | sudo tee -a"
     is_known = site.startswith("https")
     assert (pin in first) is is_known
     assert first.startswith("decide for one archive: apt-cache policy libnvidia-compute-580 shows both") is not is_known
