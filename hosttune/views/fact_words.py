@@ -61,21 +61,23 @@ def _describe_items(hint: Any) -> str:
 
 
 def _read_comments(source: str) -> dict[str, str]:
-    """Field -> the comment beside it, on whichever of its lines."""
+    """Field -> the comment beside it, on whichever of its lines; else the one above it."""
     comments = {
         token.start[0]: token.string.lstrip("# ")
         for token in tokenize.generate_tokens(io.StringIO(source).readline)
         if token.type == tokenize.COMMENT and not token.string.startswith("# noqa")
     }
+    lines = source.splitlines()
     (body,) = (node.body for node in ast.parse(source).body if isinstance(node, ast.ClassDef))
     found = {}
     for node in body:
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-            beside = (comments[line] for line in range(node.lineno, (node.end_lineno or 0) + 1) if line in comments)
-            above = (
-                comments.get(node.lineno - 1, "") if source.splitlines()[node.lineno - 2].lstrip()[:1] == "#" else ""
-            )
-            found[node.target.id] = " ".join(beside) or above
+            first = node.lineno
+            while lines[first - 2].lstrip().startswith("#"):
+                first -= 1
+            beside = [comments[line] for line in range(node.lineno, (node.end_lineno or 0) + 1) if line in comments]
+            above = [comments[line] for line in range(first, node.lineno) if line in comments]
+            found[node.target.id] = " ".join(beside or above)
     return {name: text for name, text in found.items() if text}
 
 
