@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from hosttune.facts.base import UnknownFact
+from hosttune.codec import to_json
+from hosttune.facts.base import Fact, UnknownFact, complete, lazy
+from hosttune.facts.lookups import Lookup
 from hosttune.facts.subject import Subject, fact, number, read_with
 from hosttune.frozen import frozen
 from tests.unit.fake_reader import FakeReader
@@ -63,3 +65,24 @@ def test_field_that_a_test_leaves_out_is_unknown():
 def test_field_that_nothing_reads_is_refused(members):
     with pytest.raises(TypeError, match="Limits does not say how limit is read"):
         type(Subject)("Limits", (Subject,), {"__annotations__": members, "ratio": number(PATH)})
+
+
+@frozen
+class Named(Fact):
+    """Of a test."""
+
+    value: int  # of a test
+
+
+@pytest.mark.parametrize("show", [complete, to_json])
+def test_table_may_grow_while_it_is_gone_through(show):
+    names = iter("bc")
+
+    def look(_):
+        return Named(lazy(lambda: len(table[name].__class__.__name__) if (name := next(names, "")) else 0))
+
+    table = Lookup(look)
+    _ = table["a"]
+    show(table)
+
+    assert sorted(table) == ["a", "b"]
