@@ -160,7 +160,7 @@ _ENCODERS: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
     (PartlyRead, lambda part: [*(to_json(item) for item in part.known), to_json(Unreadable(part.reason))]),
     (FileValue, _file_to_json),
     (Address, str),
-    (Mapping, lambda items: {str(key): to_json(item) for key, item in items.items()}),
+    (Mapping, lambda items: {str(key): to_json(item) for key, item in tuple(items.items())}),
     ((set, frozenset), lambda items: [to_json(item) for item in sorted(items)]),
 )
 

@@ -56,7 +56,7 @@ class Apt(Subject):
     @fact
     def would(self) -> Mapping[str, Transaction]:
         """By operands with blanks between them: what `apt-get install` would do with them."""
-        return self._would
+        return Lookup(lambda operands: _simulate_install(self.reader, operands.split()))
 
     # of its preferences, in the order of reading
     pins: tuple[Pin, ...] = read_with(lambda self: read_pins(self.reader))
@@ -70,10 +70,6 @@ class Apt(Subject):
 
     def _look(self, name: str) -> AptSetting:
         return AptSetting(lazy(lambda: tuple(self._names.lines(name))), lazy(_read_merged, self.reader, name))
-
-    @fact
-    def _would(self) -> Lookup[Transaction]:
-        return Lookup(lambda operands: _simulate_install(self.reader, operands.split()))
 
     def __getitem__(self, name: str) -> AptSetting:
         return self.entries[name]

@@ -219,7 +219,7 @@ def complete(value: object) -> None:
         for item in value.known if isinstance(value, KnownPart) else value:
             complete(item)
     elif isinstance(value, Mapping):
-        for item in value.values():
+        for item in tuple(value.values()):  # another thread may ask by one more name meanwhile
             complete(item)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, make_shared
+from hosttune.facts.base import Fact
 from hosttune.facts.containers import kubernetes
 from hosttune.facts.globs import fits_glob
 from hosttune.facts.lookups import Lookup
@@ -23,7 +23,6 @@ from hosttune.regex import regex
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
-    from hosttune.facts import Facts
     from hosttune.host.door import Reader
 
 # manager -> services, or patterns of them, any of which makes it present.
@@ -76,47 +75,47 @@ class Managers(Subject):
 
     @fact
     def present(self) -> tuple[ConfigurationManager, ...]:
-        return self._search.find(sorted({*_SERVICES, *_TRACES, *_OF_ITS_OWN}))
+        return self._find(sorted({*_SERVICES, *_TRACES, *_OF_ITS_OWN}))
 
     @fact
     def tuners(self) -> tuple[ConfigurationManager, ...]:
         """Of them those that tune the same things: TuneD, TLP ..."""
-        return self._search.find(_TUNERS)
+        return self._find(_TUNERS)
 
     @fact
     def tuned(self) -> bool:
         """TuneD is enabled or runs."""
-        return self._is_present("tuned")
+        return bool(self._evidence["tuned"])
 
     @fact
     def cloud_init(self) -> bool:
         """cloud-init configures this machine when it boots."""
-        return self._is_present("cloud-init")
+        return bool(self._evidence["cloud-init"])
 
     @fact
     def dgx(self) -> bool:
         """Configuration packages of DGX OS are installed."""
-        return self._is_present("dgx")
+        return bool(self._evidence["dgx"])
 
     @fact
     def gpu_operator(self) -> bool:
         """The NVIDIA GPU Operator manages driver or toolkit of this node."""
-        return self._is_present("gpu-operator")
+        return bool(self._evidence["gpu-operator"])
 
     @fact
     def kubelet(self) -> bool:
         """The machine is a Kubernetes node."""
-        return self._is_present("kubelet")
+        return bool(self._evidence["kubelet"])
 
     @fact
     def slurm(self) -> bool:
         """The machine is a Slurm compute node."""
-        return self._is_present("slurm")
+        return bool(self._evidence["slurm"])
 
     @fact
     def tuned_profile(self) -> str:
         """The active profile of TuneD; empty where it has none."""
-        return active_profile(self.reader) if self._search.evidence["tuned"] else ""
+        return active_profile(self.reader) if self.tuned else ""
 
     @fact
     def tuned_sysctl_values(self) -> Mapping[str, str]:
@@ -131,14 +130,37 @@ class Managers(Subject):
     @fact
     def tuned_at_boot(self) -> bool:
         """TuneD starts with the machine."""
-        return bool(self._search.evidence["tuned"]) and "tuned.service" in self.facts.units.enabled
+        return self.tuned and "tuned.service" in self.facts.units.enabled
 
     @fact
-    def _search(self) -> _Search:
-        return _Search(self.reader, self.facts)
+    def _evidence(self) -> Mapping[str, str]:
+        """By manager what says that it is present; empty for one that is not."""
+        return Lookup(self._look_for)
 
-    def _is_present(self, name: str) -> bool:
-        return bool(self._search.evidence[name])
+    def _look_for(self, name: str) -> str:
+        find_own = _OF_ITS_OWN.get(name)
+        return self._of_services(name) or self._of_traces(name) or (find_own(self) if find_own else "")
+
+    def _find(self, names: Iterable[str]) -> tuple[ConfigurationManager, ...]:
+        """Those of these that are present."""
+        return tuple(ConfigurationManager(name, self._evidence[name]) for name in names if self._evidence[name])
+
+    @fact
+    def _running(self) -> frozenset[str]:
+        return running_services(self.reader)
+
+    def _of_services(self, name: str) -> str:
+        for pattern in _SERVICES.get(name, ()):
+            enabled = self.facts.units.enabled
+            # systemd makes a control group for a service when it starts it: cheaper than asking systemctl.
+            if service := _find_first(self._running, pattern):
+                return f"{service} runs"
+            if service := _find_first(enabled, pattern):
+                return f"{service} is enabled"
+        return ""
+
+    def _of_traces(self, name: str) -> str:
+        return next((f"{path} exists" for path in _TRACES.get(name, ()) if _exists(self.reader, path)), "")
 
     @fact
     def _settings(self) -> tuple[Mapping[str, str], Mapping[str, str]]:
@@ -160,43 +182,10 @@ class Managers(Subject):
         return tuple(sorted(self.tuned_sysfs_values))
 
 
-class _Search:
-    """What says that a manager is present. Raises UnknownFact where that could not be looked at."""
-
-    def __init__(self, reader: Reader, facts: Facts) -> None:
-        self.reader = reader
-        self.facts = facts
-        self.running = make_shared(running_services, reader)
-        self.evidence: Mapping[str, str] = Lookup(self._evidence)  # by manager; empty for one that is not present
-
-    def _evidence(self, name: str) -> str:
-        return self._of_services(name) or self._of_traces(name) or _OF_ITS_OWN.get(name, _find_nothing)(self)
-
-    def _of_services(self, name: str) -> str:
-        for pattern in _SERVICES.get(name, ()):
-            enabled = self.facts.units.enabled
-            # systemd makes a control group for a service when it starts it: cheaper than asking systemctl.
-            if service := _find_first(self.running(), pattern):
-                return f"{service} runs"
-            if service := _find_first(enabled, pattern):
-                return f"{service} is enabled"
-        return ""
-
-    def _of_traces(self, name: str) -> str:
-        return next((f"{path} exists" for path in _TRACES.get(name, ()) if self.exists(path)), "")
-
-    def exists(self, path: str) -> bool:
-        if self.reader.persistent_only:  # of an image, the running state is no one's
-            return isinstance(self.reader.stat(path), Stat)
-        return is_there(self.reader, path)
-
-    def find(self, names: Iterable[str]) -> tuple[ConfigurationManager, ...]:
-        """Those of these that are present."""
-        return tuple(ConfigurationManager(name, self.evidence[name]) for name in names if self.evidence[name])
-
-
-def _find_nothing(_search: _Search) -> str:
-    return ""
+def _exists(reader: Reader, path: str) -> bool:
+    if reader.persistent_only:  # of an image, the running state is no one's
+        return isinstance(reader.stat(path), Stat)
+    return is_there(reader, path)
 
 
 def running_services(reader: Reader) -> frozenset[str]:
@@ -213,11 +202,11 @@ def _find_first(units: Collection[str], pattern: str) -> str:
     return min((unit for unit in units if fits_glob(unit, pattern)), default="")
 
 
-def _find_pods(search: _Search) -> str:
+def _find_pods(managers: Managers) -> str:
     """A kubelet that no known unit starts. Its files are leftovers where the control groups show no pods."""
     groups: tuple[str, ...] = ()
-    for root in () if search.reader.persistent_only else _CGROUP_ROOTS:
-        names = search.reader.list(root)
+    for root in () if managers.reader.persistent_only else _CGROUP_ROOTS:
+        names = managers.reader.list(root)
         groups += names if isinstance(names, tuple) else ()
         if pods := sorted(_PODS.intersection(groups)):
             return f"{root}/{pods[0]} exists: pods run"
@@ -225,32 +214,32 @@ def _find_pods(search: _Search) -> str:
             break
     if groups:
         return ""
-    if search.exists(kubernetes.CONFIG):
+    if _exists(managers.reader, kubernetes.CONFIG):
         return f"{kubernetes.CONFIG} exists"
-    return next((f"{folder} is not empty" for folder in kubernetes.FOLDERS if names_in(search.reader, folder)), "")
+    return next((f"{folder} is not empty" for folder in kubernetes.FOLDERS if names_in(managers.reader, folder)), "")
 
 
-def _cloud_init(search: _Search) -> str:
+def _cloud_init(managers: Managers) -> str:
     """cloud-init's own generator decides at boot and leaves its decision in /run; of an image the package tells."""
-    if not search.reader.persistent_only:
-        is_off = search.exists("/run/cloud-init/disabled") or not search.exists("/run/cloud-init")
+    if not managers.reader.persistent_only:
+        is_off = _exists(managers.reader, "/run/cloud-init/disabled") or not _exists(managers.reader, "/run/cloud-init")
         return "" if is_off else "/run/cloud-init exists: it ran in this boot"
-    if "cloud-init" in search.facts.packages.names and not search.exists("/etc/cloud/cloud-init.disabled"):
+    if "cloud-init" in managers.facts.packages.names and not _exists(managers.reader, "/etc/cloud/cloud-init.disabled"):
         return "the package is installed, and /etc/cloud/cloud-init.disabled does not exist"
     return ""
 
 
-def _find_dgx(search: _Search) -> str:
-    if search.exists("/etc/dgx-release"):
-        rows = hint(search.reader, "/etc/dgx-release").splitlines()
+def _find_dgx(managers: Managers) -> str:
+    if _exists(managers.reader, "/etc/dgx-release"):
+        rows = hint(managers.reader, "/etc/dgx-release").splitlines()
         version = next((row for row in rows if "VERSION" in row), "")
         return f"/etc/dgx-release exists ({version})" if version else "/etc/dgx-release exists"
-    names = [name for name in search.facts.packages.names if _OF_DGX.fullmatch(name)]
+    names = [name for name in managers.facts.packages.names if _OF_DGX.fullmatch(name)]
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return f"{', '.join(names[:3])}{more} installed" if names else ""
 
 
-_OF_ITS_OWN: Mapping[str, Callable[[_Search], str]] = {
+_OF_ITS_OWN: Mapping[str, Callable[[Managers], str]] = {
     "kubelet": _find_pods,
     "cloud-init": _cloud_init,
     "dgx": _find_dgx,

@@ -68,21 +68,19 @@ def fact(make: Callable[[Any], T]) -> FactMaker[T]:
 
 
 class SubjectType(type):
-    """Makes the facts of a class fields, in the order in which they are written."""
+    """Makes the facts of a class fields, in the order in which they are written. Raises TypeError for one that is
+    written as a field of a dataclass, which nothing would read.
+    """
 
     def __new__(cls, name: str, bases: tuple[type, ...], members: dict[str, Any]) -> Any:
-        types: dict[str, Any] = members.get("__annotations__", {})
-        makers, fields = {}, {}
-        for field, member in list(members.items()):
-            if isinstance(member, FactMaker) and not field.startswith("_"):
-                members[field] = NOT_GIVEN
-                makers[field] = member.make
-                fields[field] = types[field] if field in types else member.make.__annotations__["return"]
-            elif field in types:
-                fields[field] = types[field]
-        if makers:  # `frozen` makes a second class of the first, which has fields and makers already
-            members["__annotations__"] = {**types, **fields} if types.keys() - fields.keys() else fields
-            members["MAKERS"] = MappingProxyType(makers)
+        if "MAKERS" not in members:  # `frozen` makes a second class of the first, which has fields and makers already
+            types: dict[str, Any] = members.get("__annotations__", {})
+            facts = {field: member for field, member in members.items() if isinstance(member, FactMaker)}
+            if unread := types.keys() - facts.keys():
+                raise TypeError(f"{name} does not say how {', '.join(sorted(unread))} is read")
+            makers = {field: one.make for field, one in facts.items() if not field.startswith("_")}
+            given = {field: types.get(field) or make.__annotations__["return"] for field, make in makers.items()}
+            members |= dict.fromkeys(makers, NOT_GIVEN) | {"__annotations__": given, "MAKERS": MappingProxyType(makers)}
         return super().__new__(cls, name, bases, members)
 
 

@@ -48,10 +48,7 @@ def read_meanings(kind: type) -> Mapping[str, str]:
     found = {name: _describe_items(hint) for name, hint in hints.items()}
     for owner in reversed(kind.__mro__):
         if owner.__module__.startswith("hosttune.facts."):
-            found |= _read_comments(inspect.getsource(owner))
-            own = {name: one for name, one in vars(owner).items() if isinstance(one, property)}
-            own |= getattr(owner, "MAKERS", {})
-            found |= {name: text for name, one in own.items() if (text := _clean_paragraph(one.__doc__))}
+            found |= _read_members(inspect.getsource(owner))
     return {name: text for name, text in found.items() if text}
 
 
@@ -60,22 +57,26 @@ def _describe_items(hint: Any) -> str:
     return _clean_paragraph(item.__doc__) if isinstance(item, type) and issubclass(item, Fact) else ""
 
 
-def _read_comments(source: str) -> dict[str, str]:
-    """Field -> the comment beside it, on whichever of its lines."""
+def _read_members(source: str) -> dict[str, str]:
+    """Field -> the comment beside it, on whichever of its lines; else the one above it. Of a method: its docstring."""
     comments = {
         token.start[0]: token.string.lstrip("# ")
         for token in tokenize.generate_tokens(io.StringIO(source).readline)
         if token.type == tokenize.COMMENT and not token.string.startswith("# noqa")
     }
+    lines = source.splitlines()
     (body,) = (node.body for node in ast.parse(source).body if isinstance(node, ast.ClassDef))
     found = {}
     for node in body:
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-            beside = (comments[line] for line in range(node.lineno, (node.end_lineno or 0) + 1) if line in comments)
-            above = (
-                comments.get(node.lineno - 1, "") if source.splitlines()[node.lineno - 2].lstrip()[:1] == "#" else ""
-            )
-            found[node.target.id] = " ".join(beside) or above
+            first = node.lineno
+            while lines[first - 2].lstrip().startswith("#"):
+                first -= 1
+            beside = [comments[line] for line in range(node.lineno, (node.end_lineno or 0) + 1) if line in comments]
+            above = [comments[line] for line in range(first, node.lineno) if line in comments]
+            found[node.target.id] = " ".join(beside or above)
+        elif isinstance(node, ast.FunctionDef):
+            found[node.name] = _clean_paragraph(ast.get_docstring(node))
     return {name: text for name, text in found.items() if text}
 
 

@@ -6,8 +6,10 @@ from time import process_time
 
 import pytest
 
+from hosttune.facts import Facts, UnknownFact
 from hosttune.facts.services.slurm import cpus_of, gpus_of, mig_of, short_of
 from hosttune.facts.slurm_conf import hosts_in, names_host, settings_of, slurm_files, slurm_rows, with_defaults
+from tests.unit.fake_reader import FakeReader
 
 
 def rows(files):
@@ -127,3 +129,21 @@ def test_processors_of_a_line(line, cpus):
 )
 def test_mig_devices_that_a_gres_asks_for(gres, profiles, short):
     assert short_of(mig_of(gres), profiles) == short
+
+
+@pytest.mark.parametrize("gres", ["", "Name=gpu File=/dev/nvidia0\n"])
+def test_devices_of_a_node_that_slurm_conf_does_not_name_are_unknown(gres):
+    files = {"/etc/slurm/slurm.conf": "NodeName=other\n", "/etc/slurm/gres.conf": gres, "/etc/hostname": "here\n"}
+    slurm = Facts(FakeReader(files)).slurm
+
+    for name in ("missing_devices", "has_gpu_devices", "wants_plain_nvml"):
+        with pytest.raises(UnknownFact, match=r"slurm\.conf names no node here"):
+            getattr(slurm, name)
+
+
+def test_reason_of_what_slurm_gives_a_node_is_the_file_that_names_the_node():
+    unreadable = {f"/etc/slurm/{name}.conf": f"no {name}" for name in ("slurm", "gres")}
+    slurm = Facts(FakeReader({"/etc/hostname": "here\n"}, unreadable=unreadable)).slurm
+
+    with pytest.raises(UnknownFact, match="no slurm"):
+        slurm.missing_devices  # noqa: B018

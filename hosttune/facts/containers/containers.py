@@ -22,7 +22,7 @@ from hosttune.regex import regex
 from hosttune.values import ABSENT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
@@ -116,8 +116,14 @@ class Containers(Subject):
 
     @fact
     def runs_pods(self) -> bool:
-        """kubelet.service starts pods by containerd, as far as its configuration and other units tell."""
-        return _runs_pods(self.reader, self.facts, lambda: self._config)
+        """kubelet.service starts pods by containerd, as far as its configuration and other units tell.
+
+        Docker's package brings a configuration in which CRI is off.
+        """
+        units = {*self.facts.units.enabled, *running_services(self.reader)}
+        if _KUBELET not in units or any(fits_glob(unit, pattern) for unit in units for pattern in _OTHERS):
+            return False
+        return self._config != "" and not _NO_CRI.search(self._config)
 
     @fact
     def has_containerd_nvidia(self) -> bool:
@@ -209,14 +215,6 @@ def driver_of(spec: str) -> str:
     """The version of the driver whose libraries a CDI specification mounts."""
     match = _LIBRARY.search(spec)
     return match[1] if match else ""
-
-
-def _runs_pods(reader: Reader, facts: Facts, config: Callable[[], str]) -> bool:
-    """Docker's package brings a configuration in which CRI is off."""
-    units = {*facts.units.enabled, *running_services(reader)}
-    if _KUBELET not in units or any(fits_glob(unit, pattern) for unit in units for pattern in _OTHERS):
-        return False
-    return config() != "" and not _NO_CRI.search(config())
 
 
 def _find_configs(reader: Reader, config: str) -> Iterator[str]:

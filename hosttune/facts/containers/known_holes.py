@@ -106,7 +106,7 @@ class KnownHoles(Subject):
 
     @fact
     def has_lists(self) -> bool:
-        """Apt knows what the distribution offers; true where none of its runtimes is here."""
+        """`apt` knows what the distribution offers; true where none of its runtimes is here."""
         return not self._own or bool(parse_archives(ask_apt(self.reader, POLICY)))
 
     @fact

@@ -28,8 +28,6 @@ from hosttune.ranges import number_list, number_list_text
 from hosttune.values import ABSENT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from hosttune.host.door import Reader
 
 _CPUINFO = "/proc/cpuinfo"
@@ -86,8 +84,11 @@ class Cpu(Subject):
 
     @fact
     def offline(self) -> tuple[int, ...]:
-        """Logical CPUs that are there and not used."""
-        return _list_offline(self.reader, lambda: self._online)
+        """Logical CPUs that are there and not used.
+
+        `offline` itself names slots for CPUs that may be plugged in later as well, so it is not asked.
+        """
+        return tuple(sorted(set(_read_numbers(self.reader, f"{_CPUS}/present")) - set(self._online)))
 
     @fact
     def siblings_off(self) -> int:
@@ -123,7 +124,7 @@ class Cpu(Subject):
 
     @fact
     def _usable(self) -> tuple[int, str]:
-        return _find_usable(self.reader)
+        return usable_of(find_allowed(self.reader, "1"), find_quota(self.reader, "1"))
 
     @property
     def offline_list(self) -> str:
@@ -222,19 +223,10 @@ def _list_firsts(reader: Reader, online: tuple[int, ...], name: str) -> tuple[in
     return tuple(firsts)
 
 
-def _list_offline(reader: Reader, online: Callable[[], tuple[int, ...]]) -> tuple[int, ...]:
-    """`offline` itself names slots for CPUs that may be plugged in later as well, so it is not asked."""
-    return tuple(sorted(set(_read_numbers(reader, f"{_CPUS}/present")) - set(online())))
-
-
 def _siblings_off(reader: Reader, online: int, offline: int) -> int:
     """Half of the CPUs at most: each core that has lost both of its threads has lost one that SMT does not explain."""
     is_off = if_absent(read_line(reader, f"{_CPUS}/smt/control"), "") in {"off", "forceoff"}
     return min(offline, (online + offline) // 2) if is_off else 0
-
-
-def _find_usable(reader: Reader) -> tuple[int, str]:
-    return usable_of(find_allowed(reader, "1"), find_quota(reader, "1"))
 
 
 def find_allowed(reader: Reader, process: str) -> int:

@@ -60,7 +60,7 @@ class CpuClocks(Subject):
 
     @fact
     def boost(self) -> str:
-        """On | off; empty where there is no switch.
+        """`on` | `off`; empty where there is no switch.
 
         intel_pstate has a switch that says the opposite; others one of cpufreq's own.
         """

@@ -156,7 +156,7 @@ class Driver(Subject):
 
     @fact
     def has_module_for_running_kernel(self) -> bool:
-        """Modprobe finds nvidia.ko for uname -r."""
+        """`modprobe` finds nvidia.ko for uname -r."""
         return self._folder.has(self.facts.kernel.release)
 
     @fact
@@ -179,7 +179,7 @@ class Driver(Subject):
 
     @fact
     def has_module_for_next_kernel(self) -> bool:
-        """Modprobe will find nvidia.ko for boot.next_kernel."""
+        """`modprobe` will find nvidia.ko for boot.next_kernel."""
         return has_module_for_next(self.facts, lambda: self._folder)
 
     @fact
@@ -226,7 +226,7 @@ class Driver(Subject):
     def installer_build(self) -> BuildError:
         """Why its build failed, where that is what ended the last run.
 
-        Builds for the running kernel, unless another one is given.
+        The installer builds for the running kernel, unless another one is given.
         """
         return error_in(_failed_installer(self.reader), lambda: config_of(self.reader, self.facts.kernel.release))
 
@@ -255,7 +255,7 @@ class Driver(Subject):
     @fact
     def _named(self) -> tuple[str, str]:
         """(branch, flavour)."""
-        there = [(one.name, one.version) for one in self.facts.driver.packages]
+        there = [(one.name, one.version) for one in self.packages]
         return branch_and_flavour(there, attempt(_built_open, self.facts))
 
     @property

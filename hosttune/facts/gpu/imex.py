@@ -55,7 +55,7 @@ class Imex(Subject):
 
     @fact
     def state(self) -> str:
-        """Active, failed, inactive ..."""
+        """`active`, failed, inactive ..."""
         return _read_state(self.reader, attempt(lambda: self._unit))
 
     starts_at_boot: bool = read_with(lambda self: IMEX in self.facts.units.enabled)  # its unit is enabled

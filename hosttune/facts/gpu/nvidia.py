@@ -71,7 +71,7 @@ class Nvidia(Subject):
 
     @fact
     def smi(self) -> str:
-        """Answers | refused | hangs | absent (no such program) | not asked (no GPU, or no module is loaded)."""
+        """`answers` | refused | hangs | absent (no such program) | not asked (no GPU, or no module is loaded)."""
         return self._asked.smi
 
     @fact
@@ -86,7 +86,7 @@ class Nvidia(Subject):
 
     @fact
     def refusal(self) -> str:
-        """Not loaded, mismatch, no devices, no library, gpu lost, no permission, other; empty for none."""
+        """`not loaded`, mismatch, no devices, no library, gpu lost, no permission, other; empty for none."""
         return self._asked.answer.refusal
 
     @fact
@@ -108,8 +108,7 @@ class Nvidia(Subject):
     def messages(self) -> tuple[str, ...]:
         """NVRM, Xid, SXid and nouveau lines of this boot's kernel log, newest last, 200 at most.
 
-        The lines of the log. Raises UnknownFact with why they may not, or cannot, be read; without a GPU no one misses
-        them.
+        Raises UnknownFact with why they may not, or cannot, be read; without a GPU no one misses them.
         """
         if not _may_have_gpu(self.reader, self.facts):
             found = attempt(self.facts.kernel_log.lines, messages_in)

@@ -38,8 +38,10 @@ class Offers(Subject):
 
     @fact
     def at_next_boot(self) -> Mapping[str, Offer]:
-        """By name, for the kernel that boots next."""
-        # What brings modules to the kernel that boots next, or its headers, where it does not run now; of what apt has.
+        """By name, for the kernel that boots next.
+
+        What brings it modules, or its headers, where it does not run now; of what apt has.
+        """
         return _at_next_boot(self.reader, self.facts)
 
     @property

@@ -71,7 +71,20 @@ class AfterBoot(Subject):
 
     @fact
     def _found(self) -> tuple[Loss, ...]:
-        return _find_losses(self.reader, self.facts, lambda: self._kept)
+        before = self._kept
+        if before is None:
+            return ()
+        now = read_signs(self.reader, self.facts)
+        # A new version of a driver is meant.
+        held = {one.name: one.state for one in now.signs if one.aspect is Aspect.DRIVER and one.state}
+        found = find_losses(before.standing, now, held)
+        known = tuple(one for one in found if one.is_known)
+        if not known and found:
+            raise UnknownFact("; ".join(one.sentence for one in found))
+        if known and (age_s := _age_s(self.reader)) < SETTLE_S:
+            losses = "; ".join(one.sentence for one in known)
+            raise UnknownFact(f"this boot is {age_s:.0f} s old, and may still bring what it lacks: {losses}")
+        return known
 
 
 @frozen
@@ -127,22 +140,6 @@ def is_young(reader: Reader) -> bool:
         return _age_s(reader) < SETTLE_S
     except UnknownFact:
         return False
-
-
-def _find_losses(reader: Reader, facts: Facts, kept: Callable[[], KeptStanding | None]) -> tuple[Loss, ...]:
-    before = kept()
-    if before is None:
-        return ()
-    now = read_signs(reader, facts)
-    held = {one.name: one.state for one in now.signs if one.aspect is Aspect.DRIVER and one.state}  # a new one is meant
-    found = find_losses(before.standing, now, held)
-    known = tuple(one for one in found if one.is_known)
-    if not known and found:
-        raise UnknownFact("; ".join(one.sentence for one in found))
-    if known and (age_s := _age_s(reader)) < SETTLE_S:
-        losses = "; ".join(one.sentence for one in known)
-        raise UnknownFact(f"this boot is {age_s:.0f} s old, and may still bring what it lacks: {losses}")
-    return known
 
 
 def with_lost(now: HostStanding, before: KeptStanding | None) -> HostStanding:

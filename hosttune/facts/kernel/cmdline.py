@@ -10,16 +10,14 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, attempt
+from hosttune.facts.base import Fact, UnknownFact, attempt, read_or_default
 from hosttune.facts.kernel.kernel import split_command_line
-from hosttune.facts.reading import if_absent, read_integer, read_text, require_sure
+from hosttune.facts.reading import if_absent, read_text, require_sure
 from hosttune.facts.subject import Subject, fact, number
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
 
@@ -82,7 +80,7 @@ class Cmdline(Subject):
     @fact
     def harmful(self) -> tuple[Harm, ...]:
         """Arguments that slow jobs down or weaken the host."""
-        return judge_arguments((*self._arguments, *_find_added(lambda: self._pending)), _HARMFUL)
+        return judge_arguments((*self._arguments, *read_or_default(lambda: self.added, tuple[str, ...]())), _HARMFUL)
 
     @fact
     def shell_arguments(self) -> tuple[str, ...]:
@@ -117,10 +115,8 @@ class Cmdline(Subject):
     # memory kept for a crash kernel; 0 without one
     crash_bytes: int = number("/sys/kernel/kexec_crash_size", absent=0)
 
-    @fact
-    def nvme_timeout_s(self) -> int:
-        """Of the NVMe driver; -1 without it."""
-        return if_absent(read_integer(self.reader, "/sys/module/nvme_core/parameters/io_timeout"), -1)
+    # of the NVMe driver; -1 without it
+    nvme_timeout_s: int = number("/sys/module/nvme_core/parameters/io_timeout", absent=-1)
 
     @fact
     def _arguments(self) -> tuple[str, ...]:
@@ -178,11 +174,6 @@ def default_of(config: str, option: str) -> bool:
 def of_kernel(words: tuple[str, ...]) -> tuple[str, ...]:
     """The arguments before `--`; those behind it are for process 1."""
     return words[: words.index("--")] if "--" in words else words
-
-
-def _find_added(pending: Callable[[], tuple[tuple[str, ...], tuple[str, ...]]]) -> tuple[str, ...]:
-    found = attempt(pending)
-    return found[0] if isinstance(found, tuple) else ()
 
 
 def _names_unit(word: str) -> bool:

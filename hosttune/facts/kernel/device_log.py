@@ -181,7 +181,8 @@ class DeviceLog(Subject):
 
     def _recent(self, pattern: re.Pattern[str]) -> list[tuple[float | None, re.Match[str]]]:
         """The matches of the last day, with their times."""
-        near = ((at, text) for at, text in self._timed if at is None or self._now - at <= _DAY_S)
+        now = self._now
+        near = ((at, text) for at, text in self._timed if at is None or now - at <= _DAY_S)
         return [(at, match) for at, text in near if (match := pattern.match(text))]
 
     def _find_settled(self) -> float:

@@ -117,9 +117,7 @@ class HostLog(Subject):
     @fact
     def stuck(self) -> tuple[str, ...]:
         """Processors in a soft lockup that goes on: `CPU 17 in mksquashfs for 84 hours`."""
-        return self.facts.kernel_log.certain(
-            stuck_in([text for at, text in self._timed if at is None or self._now - at <= _STILL_S])
-        )
+        return self.facts.kernel_log.certain(stuck_in(self._list_since(_STILL_S)))
 
     @fact
     def died_in(self) -> str:
@@ -196,7 +194,12 @@ class HostLog(Subject):
 
     @fact
     def _recent(self) -> list[str]:
-        return [text for at, text in self._timed if at is None or self._now - at <= _DAY_S]
+        return self._list_since(_DAY_S)
+
+    def _list_since(self, seconds: float) -> list[str]:
+        """The lines of the last seconds, and those without a time."""
+        now = self._now
+        return [text for at, text in self._timed if at is None or now - at <= seconds]
 
 
 def choose_lines(log: str) -> tuple[str, ...]:

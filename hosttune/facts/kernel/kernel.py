@@ -75,14 +75,14 @@ class Kernel(Subject):
 
     @fact
     def flavour(self) -> str:
-        """Generic, aws, nvidia-64k, cloud-amd64; empty where the release follows no known pattern."""
+        """`generic`, aws, nvidia-64k, cloud-amd64; empty where the release follows no known pattern."""
         return flavour_of(self.release)
 
     @fact
     def architecture(self) -> str:
         """As uname -m: x86_64, aarch64.
 
-        What uname -m prints: /proc/sys/kernel/arch since Linux 6.2, before it the CPU says (lm is x86's long mode).
+        It is in /proc/sys/kernel/arch since Linux 6.2, before it the CPU says (lm is x86's long mode).
         """
         if self.reader.persistent_only:
             return _architecture_of_files(self.reader)

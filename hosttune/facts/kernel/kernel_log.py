@@ -19,7 +19,7 @@ from math import inf
 from operator import itemgetter
 from typing import TYPE_CHECKING, TypeVar
 
-from hosttune.facts.base import UnknownFact, attempt
+from hosttune.facts.base import UnknownFact, attempt, read_or_default
 from hosttune.facts.reading import hint, if_absent
 from hosttune.facts.subject import Subject, fact
 from hosttune.frozen import frozen
@@ -260,17 +260,48 @@ class KernelLog(Subject):
     @fact
     def is_whole(self) -> bool:
         """It reaches back to the boot."""
-        return _is_whole(self, lambda: self._asked, lambda: self._dmesg)
+        if _has_head(self.both):
+            return True
+        oldest = attempt(lambda: self._dmesg)
+        return isinstance(oldest, tuple) and oldest[0] is not None and oldest[0] <= _SETTLED_S and not self._missing
 
     @fact
     def has_journal(self) -> bool:
         """A journal was read, and not only the kernel's own buffer."""
-        return isinstance(found := attempt(lambda: self._asked), tuple) and found[2]
+        return read_or_default(lambda: self._asked[2], otherwise=False)
 
     @fact
     def unseen(self) -> str:
         """Why lines of the last day may be missing; empty where they are not, or no journal would keep them."""
-        return _why_unseen(self, lambda: self._asked, lambda: self._dmesg, self.reader)
+        missing, answer = self._missing, attempt(lambda: self._dmesg)
+        lines = self.both  # raises where neither can be read
+        since_s, buffer = (None, "") if isinstance(answer, Unreadable) else answer
+        age_s = 0.0 if since_s is None else _uptime_s(self.reader) - since_s
+        if _has_head(buffer) or (since_s is not None and age_s >= _DAY_S):
+            return ""
+        if missing:  # a journal that is too long, say
+            return missing
+        keeps = attempt(lambda: self._asked[2])
+        if since_s is not None and (since_s <= _SETTLED_S or keeps is False):
+            return ""  # without a journal no one keeps more than the buffer: what that forgot is unknown for ever
+        has = (
+            f"the buffer of the kernel has the last {age_s / 3600:.1f} hours"
+            if age_s > 0
+            else "the buffer of the kernel has nothing"
+        )
+        if not _has_head(lines) and (_time_of(self.reader, DAY_OLD) or inf) > self.reader.now() - _DAY_S:
+            return f"the kernel log of the last day cannot be seen: {has}, and the journal does not reach back further"
+        newest = _time_of(self.reader, NEWEST)
+        if newest is None:
+            return f"the kernel log of the last day cannot be seen: {has}, and where the journal ends cannot be read"
+        if age_s < self.reader.now() - newest - _apart_s(self.reader):
+            return f"the kernel log of the last day cannot be seen: {has}, and the journal ended before"
+        missed = _time_of(self.reader, MISSED)
+        # While a server boots it may say more than is kept, as above.
+        if missed is not None and missed > self.reader.now() - min(_DAY_S, _uptime_s(self.reader) - _SETTLED_S):
+            ago_h = (self.reader.now() - missed) / 3600
+            return f"{MISSED_LINES} {ago_h:.1f} hours ago, which came faster than it reads them"
+        return ""
 
     @fact
     def _dmesg(self) -> tuple[float | None, str]:
@@ -305,6 +336,12 @@ class KernelLog(Subject):
             why = f"the journal cannot be read to its end: {failed[0] if failed else f'status {answer.status}'}"
             return found, why, True
         return found, "", bool(found) or _NO_JOURNAL not in answer.errors
+
+    @fact
+    def _missing(self) -> str:
+        """Why the journal may have lines that it did not show; empty where it showed all."""
+        journal = attempt(lambda: self._asked)
+        return journal.reason if isinstance(journal, Unreadable) else journal[1]
 
     def lines(self, chosen: Callable[[str], tuple[str, ...]]) -> tuple[str, ...]:
         """What `chosen` takes of the lines that there are. Raises UnknownFact with why the log may not, or cannot, be
@@ -527,58 +564,6 @@ def _split_line(line: str) -> _Split:
     """
     at, words = message_of(line)
     return (inf if at is None else at), words.strip() or f" {line.strip()}", line
-
-
-def _why_missing(asked: Callable[[], tuple[str, str, bool]]) -> str:
-    """Why the journal may have lines that it did not show; empty where it showed all."""
-    journal = attempt(asked)
-    return journal.reason if isinstance(journal, Unreadable) else journal[1]
-
-
-def _is_whole(
-    log: KernelLog, asked: Callable[[], tuple[str, str, bool]], dmesg: Callable[[], tuple[float | None, str]]
-) -> bool:
-    if _has_head(log.both):
-        return True
-    oldest = attempt(dmesg)
-    return isinstance(oldest, tuple) and oldest[0] is not None and oldest[0] <= _SETTLED_S and not _why_missing(asked)
-
-
-def _why_unseen(
-    log: KernelLog,
-    asked: Callable[[], tuple[str, str, bool]],
-    dmesg: Callable[[], tuple[float | None, str]],
-    reader: Reader,
-) -> str:
-    missing, answer = _why_missing(asked), attempt(dmesg)
-    lines = log.both  # raises where neither can be read
-    since_s, buffer = (None, "") if isinstance(answer, Unreadable) else answer
-    age_s = 0.0 if since_s is None else _uptime_s(reader) - since_s
-    if _has_head(buffer) or (since_s is not None and age_s >= _DAY_S):
-        return ""
-    if missing:  # a journal that is too long, say
-        return missing
-    keeps = attempt(lambda: asked()[2])
-    if since_s is not None and (since_s <= _SETTLED_S or keeps is False):
-        return ""  # without a journal no one keeps more than the buffer: what that has forgotten is unknown for ever
-    has = (
-        f"the buffer of the kernel has the last {age_s / 3600:.1f} hours"
-        if age_s > 0
-        else "the buffer of the kernel has nothing"
-    )
-    if not _has_head(lines) and (_time_of(reader, DAY_OLD) or inf) > reader.now() - _DAY_S:
-        return f"the kernel log of the last day cannot be seen: {has}, and the journal does not reach back further"
-    newest = _time_of(reader, NEWEST)
-    if newest is None:
-        return f"the kernel log of the last day cannot be seen: {has}, and where the journal ends cannot be read"
-    if age_s < reader.now() - newest - _apart_s(reader):
-        return f"the kernel log of the last day cannot be seen: {has}, and the journal ended before"
-    missed = _time_of(reader, MISSED)
-    # While a server boots it may say more than is kept, as above.
-    if missed is not None and missed > reader.now() - min(_DAY_S, _uptime_s(reader) - _SETTLED_S):
-        ago_h = (reader.now() - missed) / 3600
-        return f"{MISSED_LINES} {ago_h:.1f} hours ago, which came faster than it reads them"
-    return ""
 
 
 def _time_of(reader: Reader, argv: tuple[str, ...]) -> float | None:

@@ -81,7 +81,7 @@ class ModuleOptions(Subject):
 
     @fact
     def kept_out(self) -> Mapping[str, str]:
-        """Modules that no alias loads (blacklist, or install with a program that does nothing)."""
+        """Module that no alias loads (blacklist, or install with a program that does nothing) -> the file with that."""
         return {name: path for path, content in reversed(self._texts) for name in kept_out_in(content)}
 
     @fact
@@ -119,8 +119,6 @@ class ModuleOptions(Subject):
             is_built_in=lazy(lambda: normalize_module(named()[0]) in self._built_in),
             live=lazy(lambda: "" if self.reader.persistent_only else if_absent(live_value(self.reader, *named()), "")),
         )
-
-    # -> the file that says so
 
     def __getitem__(self, name: str) -> ModuleParameter:
         return self.entries[name]

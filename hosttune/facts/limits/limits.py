@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, attempt, lazy, make_shared
 from hosttune.facts.containers.kubernetes import DAEMONS
-from hosttune.facts.reading import derive, hint, if_absent, read_integer, read_text, require_known
-from hosttune.facts.subject import Subject, fact, read_with
+from hosttune.facts.reading import derive, hint, if_absent, read_text
+from hosttune.facts.subject import Subject, fact, number
 from hosttune.frozen import frozen
 from hosttune.host.processes.process_memory import user_of
 from hosttune.numbers import parse_digits
@@ -67,11 +67,9 @@ class JobLimits(Subject):
         """Those that run: slurmd, docker, containerd, those of Kubernetes, ssh."""
         return () if self.reader.persistent_only else tuple(_read_services(self.reader))
 
-    # the most open files that any limit may say
-    nr_open: int = read_with(lambda self: _bound(self.reader, "/proc/sys/fs/nr_open"))
-    # of one user
-    inotify_instances: int = read_with(lambda self: _bound(self.reader, f"{_INOTIFY}/max_user_instances"))
-    inotify_watches: int = read_with(lambda self: _bound(self.reader, f"{_INOTIFY}/max_user_watches"))  # of one user
+    nr_open: int = number("/proc/sys/fs/nr_open")  # the most open files that any limit may say
+    inotify_instances: int = number(f"{_INOTIFY}/max_user_instances")  # of one user
+    inotify_watches: int = number(f"{_INOTIFY}/max_user_watches")  # of one user
 
     @property
     def job_services(self) -> tuple[ServiceLimits, ...]:
@@ -90,10 +88,6 @@ def parse_limits(content: str) -> Mapping[str, tuple[int, int]]:
 
 def _parse_number(word: str) -> int:
     return UNLIMITED if word == "unlimited" else int(word)
-
-
-def _bound(reader: Reader, path: str) -> int:
-    return require_known(read_integer(reader, path), path)
 
 
 def _read_services(reader: Reader) -> Iterator[ServiceLimits]:

@@ -51,6 +51,7 @@ class Hugepages(Subject):
     @fact
     def anonymous_bytes(self) -> int:
         """Memory of processes that is on them now."""
+        # The line is missing without CONFIG_TRANSPARENT_HUGEPAGE.
         return derive(read_text(self.reader, MEMINFO), MEMINFO, parse_meminfo).get("AnonHugePages", 0)
 
     # size of a transparent huge page; 0 where the kernel has none

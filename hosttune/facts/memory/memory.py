@@ -6,7 +6,7 @@ the totals of /proc/meminfo count it (NVIDIA Grace Performance Tuning Guide; ker
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from hosttune.facts.base import Fact, UnknownFact, get_raw
@@ -18,9 +18,7 @@ from hosttune.regex import regex
 from hosttune.values import ABSENT
 
 if TYPE_CHECKING:
-    from hosttune.facts import Facts
     from hosttune.facts.memory.numa import NumaNode
-    from hosttune.host.door import Reader
 
 MEMINFO = "/proc/meminfo"
 _OCTAL = regex(r"\\([0-7]{3})")
@@ -70,8 +68,15 @@ class Memory(Subject):
 
     @fact
     def swaps(self) -> tuple[Swap, ...]:
-        """Those that are in use, in the order of /proc/swaps."""
-        return _read_swaps(self.reader, lambda: self._meminfo)
+        """Those that are in use, in the order of /proc/swaps.
+
+        A kernel without CONFIG_SWAP has no such file; nor has anybody where /proc is not there at all.
+        """
+        swaps = read_text(self.reader, "/proc/swaps")
+        if swaps is ABSENT:
+            _ = self._meminfo  # raises where /proc is not there
+            return ()
+        return derive(swaps, "/proc/swaps", parse_swaps)
 
     @fact
     def committed_bytes(self) -> int:
@@ -86,12 +91,12 @@ class Memory(Subject):
     @fact
     def corrupted_bytes(self) -> int:
         """Put out of use after errors; also after corrected ones, by tools that do so."""
-        return self._meminfo.get("HardwareCorrupted", 0)
+        return self._meminfo.get("HardwareCorrupted", 0)  # no such line without CONFIG_MEMORY_FAILURE
 
     @fact
     def huge_pages_total(self) -> int:
         """Pages of the default huge page size that are set aside."""
-        return self._meminfo.get("HugePages_Total", 0)
+        return self._meminfo.get("HugePages_Total", 0)  # no such line without hugetlbfs
 
     @fact
     def _meminfo(self) -> Mapping[str, int]:
@@ -99,7 +104,13 @@ class Memory(Subject):
 
     @fact
     def _of_gpus(self) -> tuple[NumaNode, ...]:
-        return _of_gpus(self.facts)
+        """The nodes of memory of GPUs that the kernel uses as its own."""
+        facts = self.facts
+        if get_raw(facts.kernel, "architecture") == "x86_64" or not (nodes := facts.numa.without_cpus):
+            return ()
+        if facts.kernel.architecture != "aarch64" or not facts.gpus.has_gpu:
+            return ()  # a memory expander is RAM
+        return nodes
 
     def _value(self, name: str) -> int:
         if name not in self._meminfo:
@@ -158,21 +169,3 @@ def parse_swaps(content: str) -> tuple[Swap, ...]:
             kib = int(fields[2]), int(fields[3])
             swaps.append(Swap(path, fields[1], kib[0] * 1024, kib[1] * 1024, path.startswith("/dev/zram")))
     return tuple(swaps)
-
-
-def _read_swaps(reader: Reader, meminfo: Callable[[], Mapping[str, int]]) -> tuple[Swap, ...]:
-    """A kernel without CONFIG_SWAP has no /proc/swaps; nor has anybody where /proc is not there at all."""
-    swaps = read_text(reader, "/proc/swaps")
-    if swaps is ABSENT:
-        meminfo()
-        return ()
-    return derive(swaps, "/proc/swaps", parse_swaps)
-
-
-def _of_gpus(facts: Facts) -> tuple[NumaNode, ...]:
-    """The nodes of memory of GPUs that the kernel uses as its own."""
-    if get_raw(facts.kernel, "architecture") == "x86_64" or not (nodes := facts.numa.without_cpus):
-        return ()
-    if facts.kernel.architecture != "aarch64" or not facts.gpus.has_gpu:
-        return ()  # a memory expander is RAM
-    return nodes

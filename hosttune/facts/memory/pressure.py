@@ -63,7 +63,7 @@ class PressureStalls(Subject):
 
     @fact
     def oom_groups(self) -> tuple[str, ...]:
-        """top-level control groups in which it did."""
+        """Control groups at the top level in which it did."""
         return _killed_in(self.reader) if self._counters.get("oom_kill") else ()
 
     # since the start

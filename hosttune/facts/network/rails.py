@@ -68,7 +68,7 @@ class Rails(Subject):
 
     @fact
     def roce(self) -> tuple[Rail, ...]:
-        """Without virtual functions and ports whose interface is in another network namespace: those are someone's."""
+        # Without virtual functions and ports whose interface is in another network namespace: those are someone's own.
         kinds: dict[object, list[Rail]] = {}
 
         def of(port: RdmaPort) -> tuple[Rail, ...]:

@@ -13,7 +13,7 @@ from hosttune.facts.subject import Subject, fact, read_with
 from hosttune.frozen import frozen
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from hosttune.facts.placed import Placed
 
@@ -36,7 +36,8 @@ class SystemdJournal(Subject):
     @fact
     def is_kept(self) -> bool:
         """It outlives a boot, also without what hosttune wrote."""
-        return _is_kept(_get_last(one for one in self._values if one.file_name != _OURS), lambda: self.has_folder)
+        storage = _get_last(one for one in self._values if one.file_name != _OURS)
+        return storage == "persistent" or (storage not in {"volatile", "none"} and self.has_folder)
 
     @fact
     def _values(self) -> tuple[Placed, ...]:
@@ -45,7 +46,3 @@ class SystemdJournal(Subject):
 
 def _get_last(values: Iterable[Placed]) -> str:
     return (["auto", *(one.value.lower() for one in values if one.value)])[-1]
-
-
-def _is_kept(storage: str, has_folder: Callable[[], bool]) -> bool:
-    return storage == "persistent" or (storage not in {"volatile", "none"} and has_folder())

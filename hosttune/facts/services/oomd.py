@@ -7,12 +7,12 @@ such a unit, with all that is in it; ManagedOOMPreference=avoid or omit, of a gr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from hosttune.facts.base import Fact, UnknownFact, attempt
+from hosttune.facts.base import Fact, UnknownFact, read_or_default
 from hosttune.facts.reading import ask, if_absent, names_in
-from hosttune.facts.subject import Subject, fact, read_with
+from hosttune.facts.subject import Subject, fact
 from hosttune.frozen import frozen
 from hosttune.regex import regex
 
@@ -48,7 +48,10 @@ class Endangered(Fact):
 class Oomd(Subject):
     """The daemon, what it watches, and the GPU work there. Without swap, what is watched for swap is not counted."""
 
-    is_active: bool = read_with(lambda self: _is_active(self.reader))  # the daemon runs
+    @fact
+    def is_active(self) -> bool:
+        """The daemon runs."""
+        return not self.reader.persistent_only and SERVICE in names_in(self.reader, f"{_GROUPS}/system.slice")
 
     @fact
     def watched(self) -> tuple[OomdUnit, ...]:
@@ -62,11 +65,24 @@ class Oomd(Subject):
 
     @fact
     def _processes(self) -> tuple[Process, ...]:
-        return _gpu_processes(self.reader, self.facts)
+        if not self.is_active:
+            return ()
+        pids = {one.pid for one in self.facts.work.gpu_processes}
+        return tuple(one for one in if_absent(self.reader.processes(), ()) if one.pid in pids) if pids else ()
 
     @fact
     def _shown(self) -> dict[str, dict[str, str]]:
-        return _ask_properties(self.reader, lambda: self._processes)
+        """Unit -> its properties, of those that may be watched; nothing where no one watches."""
+        if not self.is_active:
+            return {}
+        held = read_or_default(lambda: self._processes, tuple["Process", ...]())
+        units = {*SLICES, *_list_sessions(self.reader), *(unit for one in held for unit in units_of(one.cgroup))}
+        answer = ask(self.reader, show_command(units), timeout_s=_TIMEOUT_S)
+        shown = parse_show(answer.text)
+        if not shown:
+            line = (answer.errors.strip().splitlines() or ["it printed nothing"])[0]
+            raise UnknownFact(f"systemctl show failed: {line}")
+        return shown
 
     @fact
     def _watched(self) -> dict[str, str]:
@@ -96,32 +112,6 @@ def units_of(cgroup: str) -> tuple[str, ...]:
         if part.startswith("user@"):
             break
     return tuple(found)
-
-
-def _is_active(reader: Reader) -> bool:
-    return not reader.persistent_only and SERVICE in names_in(reader, f"{_GROUPS}/system.slice")
-
-
-def _ask_properties(reader: Reader, processes: Callable[[], tuple[Process, ...]]) -> dict[str, dict[str, str]]:
-    """Unit -> its properties, of those that may be watched; nothing where no one watches."""
-    if not _is_active(reader):
-        return {}
-    listed = attempt(processes)
-    held = listed if isinstance(listed, tuple) else ()
-    units = {*SLICES, *_list_sessions(reader), *(unit for one in held for unit in units_of(one.cgroup))}
-    answer = ask(reader, show_command(units), timeout_s=_TIMEOUT_S)
-    shown = parse_show(answer.text)
-    if not shown:
-        line = (answer.errors.strip().splitlines() or ["it printed nothing"])[0]
-        raise UnknownFact(f"systemctl show failed: {line}")
-    return shown
-
-
-def _gpu_processes(reader: Reader, facts: Facts) -> tuple[Process, ...]:
-    if not _is_active(reader):
-        return ()
-    pids = {one.pid for one in facts.work.gpu_processes}
-    return tuple(one for one in if_absent(reader.processes(), ()) if one.pid in pids) if pids else ()
 
 
 def _has_swap(facts: Facts) -> bool:

@@ -132,11 +132,12 @@ class Slurm(Subject):
     @fact
     def tmp_fs_mib(self) -> int:
         """The size of its file system, as slurmd reports it: blocks, as statvfs(3) has them."""
-        mount = mount_of(self.facts.mounts.visible, self.tmp_fs)
+        path = self.tmp_fs
+        mount = mount_of(self.facts.mounts.visible, path)
         if mount is None:
-            raise make_unknown(self.reader, f"no file system holds {self.tmp_fs}")
+            raise make_unknown(self.reader, f"no file system holds {path}")
         if mount.is_network:
-            raise UnknownFact(f"{self.tmp_fs} (TmpFS) is on the network, where its size is not asked")
+            raise UnknownFact(f"{path} (TmpFS) is on the network, where its size is not asked")
         return mount.total_bytes // _MIB
 
     @fact
@@ -289,8 +290,9 @@ class Slurm(Subject):
     @fact
     def _own_gres(self) -> tuple[SlurmRow, ...]:
         """The lines of gres.conf that are about this node, or all."""
+        node = self.node  # a host that slurm.conf does not name has no line of its own, whatever gres.conf holds
         rows = slurm_rows(self.gres_conf, self._read_content)
-        return tuple(row for row in rows if parse_or_unknown(_is_about, row, self.node))
+        return tuple(row for row in rows if parse_or_unknown(_is_about, row, node))
 
     @fact
     def _autodetect(self) -> str:

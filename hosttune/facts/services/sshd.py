@@ -44,12 +44,9 @@ class Sshd(Subject):
         return one.place if (one := self._found) else ""
 
     @fact
-    def _rows(self) -> Iterator[tuple[str, Placed]]:
-        return _read_settings(self.reader, CONFIG, _Includes())
-
-    @fact
     def _found(self) -> Placed | None:
-        return next((one for key, one in self._rows if key == "usepam"), None)
+        rows = _read_settings(self.reader, CONFIG, _Includes())
+        return next((one for key, one in rows if key == "usepam"), None)
 
 
 class _Includes:

@@ -36,7 +36,7 @@ class Upgrades(Subject):
 
     @fact
     def reboot_time(self) -> str:
-        """Now, or 02:00."""
+        """`now`, or 02:00."""
         return self._last(f"{_KEY}-Time") or "now"
 
     def _last(self, name: str) -> str:

@@ -61,7 +61,7 @@ class Smart(Subject):
 
     @fact
     def is_installed(self) -> bool:
-        """Smartctl is, by which they are asked; of a host without such disks no one looks."""
+        """`smartctl` is, by which they are asked; of a host without such disks no one looks."""
         return _is_installed([answer for _, answer in self._answers])
 
     @fact

@@ -30,7 +30,7 @@ from hosttune.regex import regex
 from hosttune.values import ABSENT, TooLong, Unreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
     from hosttune.facts import Facts
     from hosttune.host.door import Reader
@@ -139,12 +139,12 @@ class StorageLog(Subject):
 
     @fact
     def hung(self) -> tuple[HungTask, ...]:
-        return self.facts.kernel_log.certain(_find_hung(self.reader, self.facts, lambda: self._lines))
+        return self.facts.kernel_log.certain(_find_hung(self.reader, self.facts, self._lines))
 
     @fact
     def erring(self) -> tuple[ErringDisk, ...]:
         """No path of multipath, which goes another way, and nothing that can be pulled out."""
-        return self.facts.kernel_log.certain(_find_erring(self.reader, self.facts, lambda: self._lines))
+        return self.facts.kernel_log.certain(_find_erring(self.reader, self.facts, self._lines))
 
     @fact
     def damaged(self) -> Mapping[str, int]:
@@ -243,8 +243,8 @@ def _compute_age(at: float | None, now: float) -> float:
     return -1.0 if at is None else max(0.0, now - at)
 
 
-def _find_erring(reader: Reader, facts: Facts, lines: Callable[[], tuple[str, ...]]) -> tuple[ErringDisk, ...]:
-    found = errors_in(lines(), reader.now())
+def _find_erring(reader: Reader, facts: Facts, lines: tuple[str, ...]) -> tuple[ErringDisk, ...]:
+    found = errors_in(lines, reader.now())
     disks = {disk.name: disk for disk in facts.disks.physical} if found else {}
     paths = {path for one in facts.multipath.maps for path in one} if found else set()
     return tuple(
@@ -252,12 +252,12 @@ def _find_erring(reader: Reader, facts: Facts, lines: Callable[[], tuple[str, ..
     )
 
 
-def _find_hung(reader: Reader, facts: Facts, lines: Callable[[], tuple[str, ...]]) -> tuple[HungTask, ...]:
-    named = {match[2]: match[1] for _, match in _match_lines(lines(), _HUNG)}
+def _find_hung(reader: Reader, facts: Facts, lines: tuple[str, ...]) -> tuple[HungTask, ...]:
+    named = {match[2]: match[1] for _, match in _match_lines(lines, _HUNG)}
 
     # A user's loop device or stick may fail as the user likes; what is not known counts as a disk that fails.
     has_failed = make_shared(
-        lambda: any(_match_lines(lines(), _SILENT_DISK)) or attempt(lambda: bool(_find_erring(reader, facts, lines)))
+        lambda: any(_match_lines(lines, _SILENT_DISK)) or attempt(lambda: bool(_find_erring(reader, facts, lines)))
     )
     has_fuse = make_shared(lambda: _has_fuse_of_users(reader))
 

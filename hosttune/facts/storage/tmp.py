@@ -36,7 +36,7 @@ class Tmp(Subject):
 
     @fact
     def home(self) -> str:
-        """Fstab | fstab-other | dropin | etc-unit | unit-other (no tmpfs) | masked | usr-unit | none."""
+        """`fstab` | fstab-other | dropin | etc-unit | unit-other (no tmpfs) | masked | usr-unit | none."""
         return self._home[0]
 
     @fact
