@@ -13,7 +13,7 @@ from hosttune.resources.storage.fstab_lint import RemarkLevel
 from hosttune.resources.storage.fstab_plan import LineOutcome
 from hosttune.values import steps_of
 from hosttune.verdict_words import STATES
-from hosttune.views.terminal import align_columns, join_words, width_of, wrap_text
+from hosttune.views.terminal import align_columns, join_words, width_of, wrap_step, wrap_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -93,7 +93,7 @@ def _group_lines(document: FstabText, remark: ShownRemark, screen: Screen) -> It
     steps = steps_of(remark.todo)
     for number, step in enumerate(steps, 1):
         first = f"    {'do: ' if number == 1 else ''}{f'{number}. ' if len(steps) > 1 else ''}"
-        yield from wrap_text(make_safe(step), screen.columns, first=first, rest="        ")
+        yield from wrap_step(make_safe(step), screen.columns, first=first, rest="        ")
 
 
 def _decode_text(line: FstabLine) -> str:
