@@ -13,7 +13,7 @@ from hosttune import __version__
 from hosttune.cli.ending import INTERRUPTED, collect_seldom, go_on_in_child, run_command
 from hosttune.cli.help_page import GroupHelp, with_examples
 from hosttune.cli.words import make_command
-from hosttune.host.console import fill_input, leave
+from hosttune.host.console import fill_input, leave, spell_program
 from hosttune.host.inherited import require_utf8, take_signals
 
 # In the order of the help, by its groups. Each is a function of this name, or the typer `app`, of the module
@@ -118,6 +118,6 @@ def run(argv: list[str]) -> int:
     def act() -> int:
         if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # as __main__ has left it
             signal.signal(signal.SIGINT, signal.default_int_handler)
-        return build(names)(argv, prog_name="hosttune") or 0
+        return build(names)(argv, prog_name=spell_program()) or 0  # "Try '... -h'" is to be typed
 
     return run_command(act, debug="--debug" in argv)
