@@ -34,7 +34,7 @@ from hosttune.views.rule_words import (
     wish_words,
 )
 from hosttune.views.terminal import align_columns
-from hosttune.views.wording import Wording
+from hosttune.views.wording import OF_HOST, Wording
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -216,7 +216,11 @@ def _list_facts(one: Explained, *, is_terse: bool) -> Items:
     rule, profiles = one.rule, one.profiles
     guards = zip(guard_texts(rule, one.wording), rule.applies_when, strict=True) if is_terse else ()
     # where a host is of such a kind, the first line says so
-    not_if = "; ".join(clean(text) for text, guard in guards if not guard.condition.source.startswith(_KINDS_OF_HOST))
+    not_if = "; ".join(
+        clean(text)
+        for text, guard in guards
+        if text != OF_HOST and not guard.condition.source.startswith(_KINDS_OF_HOST)
+    )
     origin = "" if rule.is_builtin else f", from {clean(rule.where.path)}"
     has_standing = bool(origin) or rule.status.value != "stable" or not is_terse
     items = (

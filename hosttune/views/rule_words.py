@@ -16,6 +16,7 @@ from hosttune.resources.base import Bound, Wish
 from hosttune.resources.steps import shorten_list
 from hosttune.values import HoldKind, steps_of
 from hosttune.views.by_hand import describe_by_hand
+from hosttune.views.wording import OF_HOST
 
 if TYPE_CHECKING:
     from hosttune.engine.rules.rule import Expectation, Param, Rule, WishSpec, Written
@@ -147,8 +148,9 @@ def find_ways(rule: Rule, wording: Wording, findings: tuple[Finding, ...] = ()) 
         for one in rule.want
         if isinstance(one.message, Text) or isinstance(one.todo, Text)
     ]
-    ways = ((words, steps_of(wording.advice(todo, advised)) if isinstance(todo, Text) else ()) for words, todo in found)
-    return list(dict.fromkeys((words, tuple(steps)) for words, steps in ways))
+    texts = [(words, wording.advice(todo, advised) if isinstance(todo, Text) else "") for words, todo in found]
+    ways = ((words, () if text == OF_HOST else tuple(steps_of(text))) for words, text in texts)
+    return list(dict.fromkeys((words, steps) for words, steps in ways if steps or words != _IN_PLACE))
 
 
 def reads_texts(rule: Rule, wishes: tuple[Wish, ...]) -> list[str]:
