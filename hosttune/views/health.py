@@ -79,14 +79,14 @@ def health_text(health: NodeHealth, page: Page, titles: Mapping[str, str], gpus:
     return render_text(document, page.screen)
 
 
-def _worst_rules(health: NodeHealth) -> dict[str, HealthPoint]:
-    """The rules that decide the verdict, each with its first point; none of a host that is fit."""
-    return {point.rule: point for point in reversed(health.points) if point.fitness is health.fitness}
+def _worst_rules(health: NodeHealth) -> list[str]:
+    """The rules that decide the verdict; none of a host that is fit."""
+    return list(dict.fromkeys(point.rule for point in health.points if point.fitness is health.fitness))
 
 
 def _why_status(health: NodeHealth) -> str:
     """`Exit status 1: NOT FIT by gpu-errors.`, or nothing."""
-    rules = [clean(rule) for rule in reversed(_worst_rules(health))]
+    rules = [clean(rule) for rule in _worst_rules(health)]
     more = [f"{len(rules) - NAMED} more"] if len(rules) > NAMED else []
     words = FITNESS[health.fitness.value].verdict
     return f"Exit status 1: {words} by {join_words([*rules[:NAMED], *more])}." if rules else ""
@@ -97,13 +97,14 @@ def _list_worst(health: NodeHealth) -> tuple[str, ...]:
     if health.fitness in {Fitness.FIT, Fitness.UNKNOWN}:
         return ()
     word = FITNESS[health.fitness.value].verdict
-    worst = list(reversed(_worst_rules(health).values()))
-    return tuple(f"{word} {clean(one.rule)}: {clean(one.sentence)}" for one in worst[:NAMED])
+    gathered = _gather_points([point for point in health.points if point.fitness is health.fitness])
+    first = {one.rule: one for one in reversed(gathered)}
+    return tuple(f"{word} {clean(one.rule)}: {clean(one.sentence)}" for one in list(reversed(first.values()))[:NAMED])
 
 
 def _next_steps(health: NodeHealth, page: Page) -> tuple[tuple[str, str], ...]:
     """What explains the rules that decide the verdict; where some could not be checked, also what sees more."""
-    rules = [rule for rule in reversed(_worst_rules(health)) if rule not in {"", "hosttune"}][:NAMED]
+    rules = [rule for rule in _worst_rules(health) if rule not in {"", "hosttune"}][:NAMED]
     steps = [(page.todo(f"hosttune explain {quote(rule)}"), "says why, and what to do") for rule in rules]
     is_short = page.is_partial and any(point.fitness is Fitness.UNKNOWN for point in health.points)
     return (*([(page.act("health"), "sees more as root")] if is_short else []), *steps)
