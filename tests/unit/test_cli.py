@@ -165,6 +165,14 @@ def test_usage_error_is_trouble(run, argv):
     assert "Usage: " in out + err
 
 
+def test_option_before_the_command_is_answered_with_the_line_to_type(run, monkeypatch):
+    monkeypatch.setattr("hosttune.cli.app.spell_program", lambda: "/opt/checkout/run")
+    status, out, err = run("--no-pager", "--host", "a b.json", "check", "-v")
+    assert (status, out) == (2, "")
+    assert "type: /opt/checkout/run check --no-pager --host 'a b.json' -v" in " ".join(err.split())
+    assert "No such option: --nope" in run("--nope")[2]
+
+
 def test_usage_error_names_the_program_as_it_is_typed_here(run, monkeypatch):
     monkeypatch.setattr("hosttune.cli.app.spell_program", lambda: "/opt/checkout/run")
     assert "Try '/opt/checkout/run check -h' for help." in run("check", "--nope")[2]
