@@ -10,10 +10,11 @@ from typing import Annotated, NoReturn
 import typer
 
 from hosttune import __version__
-from hosttune.cli.ending import INTERRUPTED, collect_seldom, go_on_in_child, run_command
+from hosttune.cli.ending import INTERRUPTED, collect_seldom, go_on_in_child, report_error, run_command
 from hosttune.cli.help_page import GroupHelp, with_examples
 from hosttune.cli.words import make_command
-from hosttune.host.console import fill_input, leave
+from hosttune.errors import HosttuneError
+from hosttune.host.console import fill_input, leave, spell_program
 from hosttune.host.inherited import require_utf8, take_signals
 
 # In the order of the help, by its groups. Each is a function of this name, or the typer `app`, of the module
@@ -33,6 +34,7 @@ HIDDEN = frozenset({"ready", "trial"})
 # Of root these are done by a child. What `watch` starts has its output, its signals and its life from it, and it lasts
 # as long as a training; the way back of a trial goes on when it is let go.
 KEPT = frozenset(COMMANDS) - {"watch"}
+_OF_ROOT = ("--version", "-V", "--help", "-h")
 OF_UNITS = ("come-back",)  # what units of systemd start; no one types it
 
 HELP = """Audits and tunes a GPU server: shows the exact diff, applies only that, and can undo it.
@@ -110,14 +112,27 @@ def main() -> NoReturn:
     leave(status)
 
 
+def _put_options_last(argv: list[str]) -> str:
+    """The command line as it is to be typed, if options are before its command (as git takes them); else nothing."""
+    if not argv or not argv[0].startswith("-") or argv[0] in _OF_ROOT:
+        return ""
+    from hosttune import quoting
+
+    at = next((number for number, word in enumerate(argv) if word in COMMANDS), 0)
+    return f"{spell_program()} {quoting.join([argv[at], *argv[:at], *argv[at + 1 :]])}" if at else ""
+
+
 def run(argv: list[str]) -> int:
     """The exit status of this command line."""
     is_one = bool(argv) and argv[0] in (*COMMANDS, *OF_UNITS)
     names = (argv[0],) if is_one else COMMANDS[:1] if argv in (["--version"], ["-V"]) else COMMANDS
 
+    if hint := _put_options_last(argv):
+        return report_error(HosttuneError(f"{argv[0]}: options come after the command", hint=f"type: {hint}"))
+
     def act() -> int:
         if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # as __main__ has left it
             signal.signal(signal.SIGINT, signal.default_int_handler)
-        return build(names)(argv, prog_name="hosttune") or 0
+        return build(names)(argv, prog_name=spell_program()) or 0  # "Try '... -h'" is to be typed
 
     return run_command(act, debug="--debug" in argv)

@@ -51,6 +51,7 @@ def diff(
     from hosttune.cli.common import medium_of, open_screen
     from hosttune.cli.reports import deliver
     from hosttune.codec import dump_json
+    from hosttune.host.console import spell_program
     from hosttune.views.comparison import compare
     from hosttune.views.diff import diff_json, diff_report
     from hosttune.views.page import Page
@@ -63,7 +64,7 @@ def diff(
     if show.is_json:
         deliver(dump_json(diff_json(comparison)), show.output)
     else:
-        page = Page(screen=open_screen(show), is_verbose=show.verbose, medium=medium_of(show))
+        page = Page(screen=open_screen(show), program=spell_program(), is_verbose=show.verbose, medium=medium_of(show))
         deliver(diff_report(comparison, page), show.output)
     return int(bool(comparison.differences))
 

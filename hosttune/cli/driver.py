@@ -28,8 +28,7 @@ def driver(look: RuleOptions, show: DisplayOptions) -> int:
     from hosttune.choices.driver_state import UNITS
     from hosttune.cli.common import load_choice, open_page, say, write_json
     from hosttune.facts import Facts, RequestedNames
-    from hosttune.host.masking.cleaned import clean
-    from hosttune.views.driver import driver_json, driver_table, driver_text
+    from hosttune.views.driver import driver_json, driver_table, driver_text, why_driver_status
     from hosttune.views.masking import mask_data
 
     reader, catalog, policy = load_choice(look)
@@ -41,10 +40,8 @@ def driver(look: RuleOptions, show: DisplayOptions) -> int:
     if show.is_json:
         write_json(mask_data({**driver_json(table, page), "before_reboot": obstacles}))
     else:
-        say(driver_text(table, page))
-        say("".join(f"\nNo reboot before this is solved: {clean(one)}\n" for one in obstacles))
-    to_do = table.action in {"install", "update", "switch", "refuse", ""}
-    return int(to_do or bool(table.unknown) or any(state.is_fault is not False for state in table.states))
+        say(driver_text(table, page, obstacles))
+    return int(bool(why_driver_status(table)))
 
 
 def _find_obstacles(reader: Reader, catalog: Catalog, policy: Policy) -> list[str]:

@@ -76,7 +76,7 @@ def fstab(
         of_here = (one for one in remarks if not is_of_older_systemd(facts, one))
         remarks = in_order((*of_here, *_device_remarks(facts)))
     if remarks is not None and not show.is_json:
-        say(view.lint_text(document, remarks, screen) + ("\n" if targets else ""))
+        say(view.lint_text(document, remarks, screen, strict=strict) + ("\n" if targets else ""))
     tuning = tune(document, () if is_all else targets) if targets else None
     if show.is_json:
         write_json(view.fstab_json(document, remarks, tuning))

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 from hosttune.codec import to_json
 from hosttune.host.masking.cleaned import clean
 from hosttune.numbers import say_count
+from hosttune.quoting import quote
 from hosttune.verdict_words import STATES
 from hosttune.views.comparison import DifferenceKind, files_of, set_by
-from hosttune.views.document import Document, Item, Items, Say, Section, render_documents
+from hosttune.views.document import Document, Item, Items, Say, Section, Steps, render_documents
 from hosttune.views.findings import BY_OUTCOME, explain_finding
 from hosttune.views.masking import mask_data
 from hosttune.views.summary import name_standing
@@ -41,9 +42,13 @@ def diff_report(comparison: CheckComparison, page: Page) -> str:
         names = Items(tuple(Item(text=clean(rule)) for rule in comparison.unknown))
         blocks.append(Section("Could not be checked on either side", (names,), STATES["unknown"].style))
     decision = Say(" ".join([_describe_decision(comparison), *map(clean, comparison.notes)]), "decision")
+    if named := next((one for one in comparison.differences if one.risk and not one.is_quiet), None):
+        words = "says why it matters, and how to change it"
+        blocks.append(Steps("Next", ((page.todo(f"hosttune explain {quote(named.rule)}"), words),)))
     head = (Items((_make_side("-", comparison.a), _make_side("+", comparison.b)), is_aligned=True), decision)
     name = f"{clean(comparison.a.host)} and {clean(comparison.b.host)}"
-    return render_documents("hosttune diff", [Document(name, name, head, tuple(blocks))], page)
+    document = Document(name, name, head, tuple(blocks), status=_why_status(comparison))
+    return render_documents("hosttune diff", [document], page)
 
 
 def diff_json(comparison: CheckComparison) -> dict[str, Any]:
@@ -73,12 +78,23 @@ def diff_json(comparison: CheckComparison) -> dict[str, Any]:
     return body
 
 
+def _why_status(comparison: CheckComparison) -> str:
+    """`Exit status 1: 10 rules are not equal.`, or nothing."""
+    number = len({one.rule for one in comparison.differences})
+    return f"Exit status 1: {say_count(number, 'rule is', 'rules are')} not equal." if number else ""
+
+
 def _describe_decision(comparison: CheckComparison) -> str:
-    one_only = {one.rule for one in comparison.differences if one.is_one_sided}
-    differing = {one.rule for one in comparison.differences} - one_only
-    number = len(differing)
+    """How many rules are listed as different, those included that find something on one host only; how many more apply
+    to one host, and find nothing there.
+    """
+    loud = {one.rule for one in comparison.differences if not one.is_quiet}
+    one_only = loud - {one.rule for one in comparison.differences if not one.is_one_sided}
+    quiet = {one.rule for one in comparison.differences} - loud
+    number = len(loud)
     parts = [f"{say_count(number, 'rule') if number else 'No rule'} {'differs' if number < 2 else 'differ'}"]
-    parts += [f"{len(one_only)} on one host only"] if one_only else []
+    parts[0] += f" ({len(one_only)} on one host only)" if one_only else ""
+    parts += [f"{len(quiet)} {'more apply' if number else 'apply'} to one host only"] if quiet else []
     rest = [f"{comparison.alike} equal"] if comparison.alike else []
     rest += [f"{len(comparison.unknown)} could not be checked on either side"] if comparison.unknown else []
     if not comparison.differences:

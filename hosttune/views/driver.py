@@ -19,16 +19,20 @@ from hosttune.facts.gpu.gpus import is_vfio
 from hosttune.facts.inventory import UNKNOWN_DRIVER
 from hosttune.frozen import frozen
 from hosttune.host.masking.cleaned import clean
+from hosttune.numbers import say_count
 from hosttune.views.record_gaps import gaps_text, missing_answer
 from hosttune.views.terminal import align_columns, wrap_step, wrap_text
+from hosttune.views.text import ONE_SCREEN, cut_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from hosttune.choices.driver import DriverChoice
     from hosttune.facts import Facts
     from hosttune.facts.gpu.gpus import Gpu
     from hosttune.views.page import Page
+
+MOST_AT_END = 2  # lines of the verdict that stands at the end again
 
 
 @frozen
@@ -246,8 +250,27 @@ def _make_plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def driver_text(table: DriverTable, page: Page) -> str:
-    """The verdict and what to type first, then the other states, the GPUs, and why this driver."""
+def why_driver_status(table: DriverTable) -> str:
+    """Why `driver` ends with 1, as in `1 fault, a driver to install`; nothing where it ends with 0."""
+    faults = sum(state.is_dead for state in table.states)
+    others = sum(state.is_fault is True and not state.is_dead for state in table.states)
+    unknown = len(table.unknown) + sum(state.is_fault is None for state in table.states)
+    choice = {"refuse": "what is to be installed is blocked", "": "what is to be installed is not known"}
+    done = {action: f"a driver to {action}" for action in ("install", "update", "switch")}
+    causes = (
+        say_count(faults, "fault") if faults else "",
+        f"{say_count(others, 'state')} to solve" if others else "",
+        {**choice, **done}.get(table.action, ""),
+        f"{unknown} not known" if unknown else "",
+    )
+    return ", ".join(filter(None, causes))
+
+
+def driver_text(table: DriverTable, page: Page, obstacles: Sequence[str] = ()) -> str:
+    """The verdict and what to type first, then the other states, the GPUs, and why this driver; `obstacles` are to be
+    solved before a reboot. What is longer than a screen says the verdict and the first steps again at its end.
+    """
+    status = why_driver_status(table)
     gaps = gaps_text([*table.unknown, *(state.evidence for state in table.states)], (), page)
     if gaps and not page.is_whole:
         table = _without_gaps(table, page)
@@ -266,7 +289,12 @@ def driver_text(table: DriverTable, page: Page) -> str:
         lines += ["", *(line for text in unknown for line in _wrap_paragraph(f"not known: {text}", page))]
     if gaps:
         lines += ["", *_wrap_paragraph(gaps, page)]
-    return "\n".join(lines).rstrip("\n") + "\n"
+    for one in obstacles:
+        lines += ["", *_wrap_paragraph(f"No reboot before this is solved: {one}", page)]
+    end = _wrap_paragraph(f"Exit status 1: {status}.", page, "dim") if status else []
+    if len(lines) + len(end) >= ONE_SCREEN:
+        end = [*_render_verdict(table, leading, page, MOST_AT_END), *end]
+    return "\n".join([*lines, *([""] if end else []), *end]).rstrip("\n") + "\n"
 
 
 def _without_gaps(table: DriverTable, page: Page) -> DriverTable:
@@ -289,13 +317,16 @@ def _is_shown(table: DriverTable, page: Page) -> bool:
     return all(any(one.startswith(step) for one in shown) for step in page.steps(table.way_out.removeprefix("first: ")))
 
 
-def _render_verdict(table: DriverTable, leading: StateRow | None, page: Page) -> list[str]:
-    """What is so, and what to type: the change that gpu-driver would make, or what the state asks for."""
+def _render_verdict(table: DriverTable, leading: StateRow | None, page: Page, most: int = 0) -> list[str]:
+    """What is so, and what to type: the change that gpu-driver would make, or what the state asks for. `most`: of the
+    sentence no more than so many lines; 0: all.
+    """
     if leading is None:
         lines = _wrap_paragraph("What state the driver is in is not known", page, "yellow")
     else:
         style = "red" if leading.is_dead else "green" if leading.is_fault is False else "yellow"
-        lines = _wrap_paragraph(_make_sentence(leading), page, style)
+        sentence = clean(_make_sentence(leading))
+        lines = _wrap_paragraph(cut_lines(sentence, page.screen.columns, most) if most else sentence, page, style)
     return [*lines, *(line for text in _first_ways(table, page) for line in _way_out(text, page))]
 
 

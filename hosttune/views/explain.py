@@ -13,15 +13,15 @@ from hosttune.frozen import frozen
 from hosttune.host.masking.cleaned import clean
 from hosttune.resources.steps import CommandLine
 from hosttune.textfiles import rule_page
-from hosttune.values import Verdict, steps_of
+from hosttune.values import Verdict
 from hosttune.views.change import diff_of
 from hosttune.views.document import Document, Heading, Item, Items, Say, Section, render_documents
-from hosttune.views.findings import ALL, WORST_FIRST, make_sections
+from hosttune.views.findings import ALL, WORST_FIRST, make_sections, todo_items
 from hosttune.views.masking import mask_data
 from hosttune.views.rule_words import (
     describe_wishes,
     figure_text,
-    finds_texts,
+    find_ways,
     format_plain,
     guard_texts,
     param_text,
@@ -34,7 +34,7 @@ from hosttune.views.rule_words import (
     wish_words,
 )
 from hosttune.views.terminal import align_columns
-from hosttune.views.wording import Wording
+from hosttune.views.wording import OF_HOST, Wording
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -119,7 +119,7 @@ def profiles_of(rule: Rule, catalog: Catalog) -> tuple[str, ...]:
 
 
 _KINDS_OF_HOST = ("not host.is_container", "not host.is_wsl", "not host.is_image")
-_MORE = "More of why, undoing by hand, conditions, parameters and sources: --verbose."
+_MORE = "More of why, ways out, undoing by hand, parameters and sources: --verbose."
 
 
 def explain_report(one: Explained, page: Page) -> str:
@@ -130,11 +130,7 @@ def explain_report(one: Explained, page: Page) -> str:
 def explain_outline(one: Explained, page: Page) -> Document:
     """The rule, and what it says of the host if there is one; the conditions where there is room for them."""
     rule, wishes = one.rule, one.described
-    does, undoes = one.ways
-    advised = {step for finding in one.findings for step in steps_of(finding.todo)}
-    if page.is_terse and advised:  # the steps of what was not found here would be taken for more of the same
-        others = {*todo_texts(rule, one.wording, one.findings)} - advised
-        does = [step for step in does if step not in others]
+    does, undoes = ways_of(wishes, one.findings)
     loop = Say("For each:", code=clean(rule.for_each.source)) if rule.for_each else None
     is_terse = page.is_terse
     reasons = tuple(_split_paragraphs(rule.why))
@@ -142,7 +138,7 @@ def explain_outline(one: Explained, page: Page) -> Document:
         loop,
         _list("Reads", _make_points(reads_texts(rule, wishes))),
         _list("Wants", _list_wants(wishes, page)),
-        _list("Looks for", _make_points(finds_texts(rule, one.wording))),
+        _list("Looks for", _list_finds(one)),
         _make_params(one),
     )
     blocks = (
@@ -220,7 +216,11 @@ def _list_facts(one: Explained, *, is_terse: bool) -> Items:
     rule, profiles = one.rule, one.profiles
     guards = zip(guard_texts(rule, one.wording), rule.applies_when, strict=True) if is_terse else ()
     # where a host is of such a kind, the first line says so
-    not_if = "; ".join(clean(text) for text, guard in guards if not guard.condition.source.startswith(_KINDS_OF_HOST))
+    not_if = "; ".join(
+        clean(text)
+        for text, guard in guards
+        if text != OF_HOST and not guard.condition.source.startswith(_KINDS_OF_HOST)
+    )
     origin = "" if rule.is_builtin else f", from {clean(rule.where.path)}"
     has_standing = bool(origin) or rule.status.value != "stable" or not is_terse
     items = (
@@ -251,6 +251,14 @@ def _list(title: str, items: Iterable[Item], lead: str = "") -> Section | None:
     points = tuple(items)
     first = (Say(f"{clean(lead)}; where it applies:", is_hanging=True),) if lead else ()
     return Section(title, (*first, Items(points, has_bullets=True))) if points else None
+
+
+def _list_finds(one: Explained) -> Iterator[Item]:
+    """Each finding of the rule with its own way out: in one list with the change, steps of one would be taken for more
+    of the other.
+    """
+    for text, steps in find_ways(one.rule, one.wording, one.findings):
+        yield Item(text=clean(text), items=todo_items(tuple(map(clean, steps))))
 
 
 def _list_guards(one: Explained) -> Iterator[Item]:

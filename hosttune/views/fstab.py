@@ -13,7 +13,8 @@ from hosttune.resources.storage.fstab_lint import RemarkLevel
 from hosttune.resources.storage.fstab_plan import LineOutcome
 from hosttune.values import steps_of
 from hosttune.verdict_words import STATES
-from hosttune.views.terminal import align_columns, join_words, width_of, wrap_text
+from hosttune.views.terminal import align_columns, join_words, width_of, wrap_step, wrap_text
+from hosttune.views.text import ONE_SCREEN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -40,13 +41,16 @@ def lint_status(remarks: Iterable[ShownRemark], *, strict: bool) -> int:
     return int(any(strict or remark.level is not RemarkLevel.NOTE for remark in remarks))
 
 
-def lint_text(document: FstabText, remarks: tuple[ShownRemark, ...], screen: Screen) -> str:
-    """The remarks, the worst first, those of many lines that say the same in one piece."""
+def lint_text(document: FstabText, remarks: tuple[ShownRemark, ...], screen: Screen, *, strict: bool = False) -> str:
+    """The remarks, the worst first, those of many lines that say the same in one piece; then why the exit status is 1.
+    What is longer than a screen says the headline again at its end.
+    """
     found = {level: [remark for remark in remarks if remark.level is level] for level in RemarkLevel}
     numbers = [say_count(len(found[level]), level.value) for level in RemarkLevel if found[level]]
     what = f"{say_count(len(document.entries), 'entry', 'entries')} in {say_count(len(document.lines), 'line')}"
     headline = f"{make_safe(document.path)}: {', '.join(numbers) or 'nothing to remark'}; {what}."
-    lines = wrap_text(headline, screen.columns, rest="  ")
+    head = wrap_text(headline, screen.columns, rest="  ")
+    lines = list(head)
     for level in RemarkLevel:
         if found[level]:
             heading, colour = _HEADINGS[level]
@@ -56,7 +60,12 @@ def lint_text(document: FstabText, remarks: tuple[ShownRemark, ...], screen: Scr
                 place = _describe_place(document, group, screen)
                 lines += [*([] if place == last else [place]), *_group_lines(document, group[0], screen)]
                 last = place
-    return "\n".join(lines) + "\n"
+    end = head if len(lines) >= ONE_SCREEN else []
+    if lint_status(remarks, strict=strict):
+        counted = [text for text, level in zip(numbers, filter(found.get, RemarkLevel), strict=True)
+                   if strict or level is not RemarkLevel.NOTE]  # fmt: skip
+        end = [*end, screen.paint(f"Exit status 1: {', '.join(counted)}.", "dim")]
+    return "\n".join([*lines, *([""] if end else []), *end]) + "\n"
 
 
 def _group_alike(remarks: list[ShownRemark]) -> list[list[ShownRemark]]:
@@ -93,7 +102,7 @@ def _group_lines(document: FstabText, remark: ShownRemark, screen: Screen) -> It
     steps = steps_of(remark.todo)
     for number, step in enumerate(steps, 1):
         first = f"    {'do: ' if number == 1 else ''}{f'{number}. ' if len(steps) > 1 else ''}"
-        yield from wrap_text(make_safe(step), screen.columns, first=first, rest="        ")
+        yield from wrap_step(make_safe(step), screen.columns, first=first, rest="        ")
 
 
 def _decode_text(line: FstabLine) -> str:

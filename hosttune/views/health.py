@@ -10,8 +10,9 @@ from hosttune.codec import FORMAT_VERSION
 from hosttune.engine.decide.health import Fitness, HealthPoint, NodeHealth
 from hosttune.host.masking.cleaned import clean
 from hosttune.numbers import say_count
+from hosttune.quoting import quote
 from hosttune.verdict_words import FITNESS, NAGIOS_FIT
-from hosttune.views.document import Document, Item, Items, Say, Section, Table
+from hosttune.views.document import Document, Item, Items, Say, Section, Steps, Table
 from hosttune.views.findings import refer_back, todo_items
 from hosttune.views.prometheus import render_metrics
 from hosttune.views.record_gaps import gaps_text, missing_answer
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from hosttune.views.page import Page
 
 SLURM_BYTES = 255  # of a reason: Slurm's accounting keeps it as tinytext
+NAMED = 3  # rules that the last lines name
 NPD_BYTES = 80  # of a message: max_output_length of node-problem-detector's custom plugins
 _STYLES = {Fitness.FIT: "green", Fitness.UNKNOWN: "yellow", Fitness.IMPAIRED: "yellow", Fitness.UNFIT: "red"}
 # Within NPD_BYTES after `fit, `
@@ -71,8 +73,41 @@ def health_text(health: NodeHealth, page: Page, titles: Mapping[str, str], gpus:
         items = tuple(Item(clean(name), clean(titles.get(name, "")), look="strong") for name in fine)
         title = "Asked, and nothing against work"
         sections.append(Section(title, (Items(items, is_aligned=True),), "green", str(len(fine))))
-    status = f"Exit status 1: {FITNESS[health.fitness.value].verdict}." if health.fitness is not Fitness.FIT else ""
-    return render_text(Document(host, host, tuple(head), tuple(sections), status=status), page.screen)
+    steps = _next_steps(health, page)
+    blocks = (*sections, *([Steps("Next", steps)] if steps else []))
+    document = Document(host, host, tuple(head), blocks, status=_why_status(health), faults=_list_worst(health))
+    return render_text(document, page.screen)
+
+
+def _worst_rules(health: NodeHealth) -> list[str]:
+    """The rules that decide the verdict; none of a host that is fit."""
+    return list(dict.fromkeys(point.rule for point in health.points if point.fitness is health.fitness))
+
+
+def _why_status(health: NodeHealth) -> str:
+    """`Exit status 1: NOT FIT by gpu-errors.`, or nothing."""
+    rules = [clean(rule) for rule in _worst_rules(health)]
+    more = [f"{len(rules) - NAMED} more"] if len(rules) > NAMED else []
+    words = FITNESS[health.fitness.value].verdict
+    return f"Exit status 1: {words} by {join_words([*rules[:NAMED], *more])}." if rules else ""
+
+
+def _list_worst(health: NodeHealth) -> tuple[str, ...]:
+    """`NOT FIT gpu-errors: 3 GPUs do not answer`, of each rule that makes the host so, for the end of a terminal."""
+    if health.fitness in {Fitness.FIT, Fitness.UNKNOWN}:
+        return ()
+    word = FITNESS[health.fitness.value].verdict
+    gathered = _gather_points([point for point in health.points if point.fitness is health.fitness])
+    first = {one.rule: one for one in reversed(gathered)}
+    return tuple(f"{word} {clean(one.rule)}: {clean(one.sentence)}" for one in list(reversed(first.values()))[:NAMED])
+
+
+def _next_steps(health: NodeHealth, page: Page) -> tuple[tuple[str, str], ...]:
+    """What explains the rules that decide the verdict; where some could not be checked, also what sees more."""
+    rules = [rule for rule in _worst_rules(health) if rule not in {"", "hosttune"}][:NAMED]
+    steps = [(page.todo(f"hosttune explain {quote(rule)}"), "says why, and what to do") for rule in rules]
+    is_short = page.is_partial and any(point.fitness is Fitness.UNKNOWN for point in health.points)
+    return (*([(page.act("health"), "sees more as root")] if is_short else []), *steps)
 
 
 def _gpu_rows(health: NodeHealth, gpus: Mapping[str, tuple[str, str]], nothing: str) -> Iterator[tuple[str, ...]]:

@@ -213,6 +213,8 @@ def decision_text(plan: Plan) -> str:
     summary = summarize(plan)
     faults = [f"{text};" for text in [faults_text(plan.findings)] if text]
     now = f"{say_count(summary.changes_now, 'change')} now" if summary.changes_now else "nothing to change now"
+    rules = len({change.rule for change in plan.changes})
+    now += f" by {say_count(rules, 'rule')}" if rules not in {0, summary.changes_now} else ""
     rest = ((summary.unknown, "unknown"), (summary.deferred, "deferred"))
     at_boot = sum(change.activation is Activation.REBOOT for change in plan.changes)
     if at_boot:

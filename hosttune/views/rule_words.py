@@ -16,6 +16,7 @@ from hosttune.resources.base import Bound, Wish
 from hosttune.resources.steps import shorten_list
 from hosttune.values import HoldKind, steps_of
 from hosttune.views.by_hand import describe_by_hand
+from hosttune.views.wording import OF_HOST
 
 if TYPE_CHECKING:
     from hosttune.engine.rules.rule import Expectation, Param, Rule, WishSpec, Written
@@ -128,16 +129,28 @@ def guard_texts(rule: Rule, wording: Wording) -> list[str]:
     return [wording.sentence(guard.otherwise) for guard in rule.applies_when]
 
 
+_IN_PLACE = "advice in place of the change"
+
+
 def _fault_note(one: Expectation) -> str:
     """Whether it is more than advice: always, or only on some hosts."""
     return "" if one.fault is None else " (a fault)" if isinstance(one.fault, Literal) else " (it can be a fault)"
 
 
-def finds_texts(rule: Rule, wording: Wording) -> list[str]:
-    """What a rule says in words of its own when it finds it."""
-    found = [wording.sentence(one.message) + _fault_note(one) for one in rule.expect]
-    found += [wording.sentence(one.message) for one in rule.want if isinstance(one.message, Text)]
-    return list(dict.fromkeys(found))
+def find_ways(rule: Rule, wording: Wording, findings: tuple[Finding, ...] = ()) -> list[tuple[str, tuple[str, ...]]]:
+    """What a rule says in words of its own when it finds it, each with the steps of the way out of that one finding, of
+    which a rule with several has as many.
+    """
+    advised = _advised_steps(findings)
+    found: list[tuple[str, Any]] = [(wording.sentence(one.message) + _fault_note(one), one.todo) for one in rule.expect]
+    found += [
+        (wording.sentence(one.message) if isinstance(one.message, Text) else _IN_PLACE, one.todo)
+        for one in rule.want
+        if isinstance(one.message, Text) or isinstance(one.todo, Text)
+    ]
+    texts = [(words, wording.advice(todo, advised) if isinstance(todo, Text) else "") for words, todo in found]
+    ways = ((words, () if text == OF_HOST else tuple(steps_of(text))) for words, text in texts)
+    return list(dict.fromkeys((words, steps) for words, steps in ways if steps or words != _IN_PLACE))
 
 
 def reads_texts(rule: Rule, wishes: tuple[Wish, ...]) -> list[str]:
@@ -154,9 +167,13 @@ def todo_texts(rule: Rule, wording: Wording, findings: tuple[Finding, ...] = ())
     this host where a finding advises it there, else as it holds for any host. What is in order gives no value to type.
     """
     todos = [*(one.todo for one in rule.expect), *(one.todo for one in rule.want)]
-    advised = {step for finding in findings for step in steps_of(finding.todo)}
+    advised = _advised_steps(findings)
     todos_text = (wording.advice(one, advised) for one in todos if isinstance(one, Text))
     return list(dict.fromkeys(step for todo in todos_text for step in steps_of(todo)))
+
+
+def _advised_steps(findings: tuple[Finding, ...]) -> set[str]:
+    return {step for finding in findings for step in steps_of(finding.todo)}
 
 
 def figure_text(rule: Rule) -> str:

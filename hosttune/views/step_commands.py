@@ -7,10 +7,13 @@ import shlex
 from hosttune.regex import regex
 
 # The command of a step: all of it, or what follows its colon, up to the words that say what it is for, or go on.
+# `modprobe`, `mount`, `find` are not here: sentences begin with them, too.
 _COMMAND = regex(
-    r"(?:^|(?<=: ))(?:\d\. )?((?:sudo|apt|apt-get|chronyc|dmesg|docker|export|hosttune|journalctl|kubectl|lspci|"
-    r"nvidia-smi|nvme|scontrol|smartctl|systemctl|tuned-adm|/[\w./+-]+/(?:run|hosttune)) .*?)"
-    r"(?= \([^()'\"]*\)$| (?:lists|names|prints|reports|says|shows|tells)\b|, [a-z]|$)"
+    r"(?:^|(?<=: ))(?:\d\. )?((?:sudo|amd-smi|apt|apt-get|cat|chronyc|dcgmi|dmesg|docker|echo|export|findmnt|grep|"
+    r"hosttune|ip|journalctl|kubectl|ls|lsblk|lspci|mlxlink|nvidia-smi|nvme|perfquery|ping|podman|printf|python|python3|"
+    r"ras-mc-ctl|rpcinfo|sbatch|scontrol|smartctl|systemctl|systemd-cgls|tuned-adm|update-initramfs|zfs|"
+    r"/[\w./+-]+/(?:run|hosttune)) .*?)"
+    r"(?= \([^()'\"]*\)$| (?:lists|names|prints|reports|says|shows|tells|tests)\b|, [a-z]|$)"
 )
 
 

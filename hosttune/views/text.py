@@ -56,13 +56,13 @@ def render_text(document: Document, screen: Screen) -> str:
     end = blocks_text((*body, *ending, *last), screen)
     if document.faults and end.count("\n") >= ONE_SCREEN:
         most = 2 if len(document.faults) <= FEW else 1
-        cut = (_cut_lines(fault, screen.columns, most) for fault in document.faults)
+        cut = (cut_lines(fault, screen.columns, most) for fault in document.faults)
         faults = [Say(fault, style="red", is_hanging=True) for fault in cut]
         end = blocks_text((*body, Lines("", (*faults, *verdict, *says)), *last), screen)
     return "\n".join(filter(None, (head, end)))
 
 
-def _cut_lines(text: str, columns: int, most: int) -> str:
+def cut_lines(text: str, columns: int, most: int) -> str:
     """What fits on so many lines, up to a blank."""
     lines = wrap_text(text, columns - 4)
     return f"{' '.join(lines[:most])} ..." if lines[most:] else text

@@ -32,7 +32,7 @@ _PLACEHOLDER = regex("[A-Z_]+")
 _WAY_OUT = regex(
     r"(?:(?:\w+_)?way_out|commands)\Z"
 )  # attributes whose value is what to do: a word in capitals tells nothing of it
-_OF_HOST = "what the report says of the host"
+OF_HOST = "what the report says of the host"
 
 
 @frozen
@@ -68,7 +68,7 @@ class Wording:
 
 def _clean_step(words: str) -> str:
     """A step that is one placeholder says nothing, and a choice may leave a blank before its punctuation."""
-    steps = (_OF_HOST if _PLACEHOLDER.fullmatch(step.strip()) else step for step in words.split("\n"))
+    steps = (OF_HOST if _PLACEHOLDER.fullmatch(step.strip()) else step for step in words.split("\n"))
     return "\n".join(steps).replace(" ;", ";")
 
 
@@ -79,7 +79,7 @@ def in_words(node: ast.expr) -> str:
     if isinstance(node, ast.Name):
         return node.id.upper()
     if isinstance(node, ast.Attribute):
-        return _OF_HOST if _WAY_OUT.match(node.attr) else node.attr.upper()
+        return OF_HOST if _WAY_OUT.match(node.attr) else node.attr.upper()
     if isinstance(node, ast.IfExp):
         return _join_choice([word for word in map(in_words, (node.body, node.orelse)) if word])
     if isinstance(node, (ast.Subscript, ast.ListComp, ast.GeneratorExp)):

@@ -43,7 +43,7 @@ def test_version(run):
 def test_help_is_an_answer(run, argv):
     status, out, err = run(*argv)
     assert (status, err) == (0, "")
-    assert "Usage: hosttune" in out
+    assert "Usage: " in out
 
 
 def test_help_names_every_command_in_its_group_with_a_whole_summary(run, monkeypatch):
@@ -162,7 +162,20 @@ def test_older_spellings_are_taken_with_a_note(run, tmp_path):
 def test_usage_error_is_trouble(run, argv):
     status, out, err = run(*argv)
     assert status == 2
-    assert "Usage: hosttune" in out + err
+    assert "Usage: " in out + err
+
+
+def test_option_before_the_command_is_answered_with_the_line_to_type(run, monkeypatch):
+    monkeypatch.setattr("hosttune.cli.app.spell_program", lambda: "/opt/checkout/run")
+    status, out, err = run("--no-pager", "--host", "a b.json", "check", "-v")
+    assert (status, out) == (2, "")
+    assert "type: /opt/checkout/run check --no-pager --host 'a b.json' -v" in " ".join(err.split())
+    assert "No such option: --nope" in run("--nope")[2]
+
+
+def test_usage_error_names_the_program_as_it_is_typed_here(run, monkeypatch):
+    monkeypatch.setattr("hosttune.cli.app.spell_program", lambda: "/opt/checkout/run")
+    assert "Try '/opt/checkout/run check -h' for help." in run("check", "--nope")[2]
 
 
 def test_check_tells_what_differs_and_the_next_command(run):

@@ -64,6 +64,9 @@ Notes (1)
     without nofail a boot that does not find this disk ends in the emergency
     shell
     do: add nofail, if the host is of use without it
+
+odd.fstab: 2 errors, 3 warnings, 1 note; 6 entries in 8 lines.
+Exit status 1: 2 errors, 3 warnings.
 """
 
 DIFF = """\

@@ -485,6 +485,18 @@ def test_rules_that_only_leaves_out_are_why_nobody_judges(capsys, rule):
     assert "container" not in told
 
 
+def test_health_ends_with_the_rules_that_decide_and_with_what_explains_them(capsys):
+    app.run(["health", "--host", str(HOSTS / "a100-cloud-vm.json")])
+    end = capsys.readouterr().out.partition("Exit status 1: ")[2].splitlines()
+    assert end[0] == "NOT FIT by gpu-driver."
+    assert end[1:3] == ["", "Next"]
+    assert "explain --host" in end[3]
+    assert " gpu-driver  says why, and what to do" in end[3]
+    app.run(["health", "--host", str(HOSTS / "h100-8x-2socket.json")])
+    fit = capsys.readouterr().out
+    assert ("Exit status" in fit, "Next" in fit) == (False, False)
+
+
 @pytest.mark.parametrize("name", ["h100-8x-2socket", "a100-cloud-vm"])
 def test_verbose_lists_what_was_asked_and_found_nothing(capsys, name):
     words = ["health", "--host", str(HOSTS / f"{name}.json")]
@@ -497,7 +509,8 @@ def test_verbose_lists_what_was_asked_and_found_nothing(capsys, name):
     long = capsys.readouterr().out
     assert fine
     assert f"\nAsked, and nothing against work ({len(fine)})\n" in long
-    listed = {line.split()[0] for line in long.partition("Asked, and")[2].splitlines()[1:] if line.startswith("  ")}
+    asked = long.partition("Asked, and")[2].partition("\nNext\n")[0]
+    listed = {line.split()[0] for line in asked.splitlines()[1:] if line.startswith("  ")}
     assert listed == fine
 
 

@@ -168,7 +168,10 @@ def test_text_shows_both_sides_and_escapes_them():
         "  a-high  ok -> to change\n"
         "          - now 1\n"
         "          + should be 1 (now 2\\x1b[2J, password=(masked))\n"
-        "          + set by: /etc/x.conf:9\n"
+        "          + set by: /etc/x.conf:9\n\n"
+        "Exit status 1: 1 rule is not equal.\n\n"
+        "Next\n"
+        "  hosttune explain a-high  says why it matters, and how to change it\n"
     )
     assert "gain: gain of high" in diff_report(compared([before], [after]), Page(is_verbose=True))
 

@@ -162,6 +162,18 @@ def test_every_record_fits_the_width_and_the_schema(name, width):
     assert all(any(len(word) > 20 for word in line.split()) for line in long)
 
 
+def test_long_page_ends_with_the_verdict_the_first_steps_and_why_the_status_is_1():
+    first = StateRow("DKMS failed", True, "no module for this kernel", "sudo dkms autoinstall", True)
+    others = tuple(StateRow(f"state {at}", True, "it is so", "see why") for at in range(8))
+    for states, begins in (((first, *others), ["FAULT, DKMS failed: no module for this kernel", "  -> sudo dkms autoinstall"]),
+                           ((first,), [])):  # fmt: skip
+        text = driver_text(DriverTable((), "keep", (), (), "", states, ()), Page(screen=Screen(80)))
+        more = ", 8 states to solve" if begins else ""
+        assert text.rpartition("\n\n")[2].splitlines() == [*begins, f"Exit status 1: 1 fault{more}."]
+    fine = driver_text(DriverTable((), "keep", (), (), "", (), ()), Page(screen=Screen(80)))
+    assert "Exit status" not in fine
+
+
 def test_steps_that_a_state_shows_are_not_shown_again():
     """Also where the state says more behind one of them; the command stands on the line of its arrow."""
     command = "sudo apt-get install " + " ".join(f"linux-modules-nvidia-580-open-6.8.0-{at}-generic" for at in (45, 48))

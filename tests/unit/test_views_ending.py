@@ -185,7 +185,12 @@ def test_health_says_once_what_holds_for_several_gpus_and_steps_once():
     assert "0000:18:00.0, 0000:30:00.0 and 0000:48:00.0: is lost" in said
     assert said.count("sudo nvidia-smi --gpu-reset") == 1
     assert "do: as for gpu-driver-health" in said
-    assert said.endswith("Exit status 1: NOT FIT.\n")
+    more = replace(points[0], rule="gpu-nvlink", todo="\n".join(f"step {at}" for at in range(30)))
+    long = health_text(NodeHealth(Fitness.UNFIT, (*points, more), ("gpu-errors",)), Page(screen=Screen(100)), {}, gpus)
+    last = long.rpartition("step 29")[2]
+    assert "NOT FIT gpu-driver-health: 0000:18:00.0, 0000:30:00.0 and 0000:48:00.0: is lost\n" in last
+    assert "Exit status 1: NOT FIT by gpu-driver-health and gpu-errors.\n" in said
+    assert "hosttune explain gpu-driver-health  says why, and what to do\n" in said.partition("\nNext\n")[2]
 
 
 def test_health_names_the_rules_that_a_fault_keeps_from_looking_without_its_sentence():

@@ -56,7 +56,16 @@ def test_short_explanation_has_only_the_steps_of_what_was_found_here():
     one = explanation("storage-data-placement", next(path for path in BUILT if path.stem == "a100-cloud-vm"))
     short, whole = explain_report(one, Page()), explain_report(one, Page(is_verbose=True))
     assert ("mkfs.xfs DISK" in whole, "mkfs.xfs DISK" in short) == (True, False)
-    assert "By hand\n  - use them for scratch" in short
+    assert short.count("use them for scratch") == 1  # with what was found
+
+
+def test_by_hand_are_the_steps_of_the_change_and_each_finding_has_its_own():
+    """TMPDIR on another disk is not the fifth step of /tmp in memory."""
+    one = explanation("storage-tmp-tmpfs", next(path for path in BUILT if path.stem == "workstation-rtx4090"))
+    whole = explain_report(one, Page(is_verbose=True))
+    assert "TMPDIR" not in whole.partition("\nBy hand\n")[2].partition("\nUndone by hand\n")[0]
+    assert "do: 1. make a folder there" in whole.partition("\nLooks for\n")[2].partition("\nParameters\n")[0]
+    assert "TMPDIR" not in explain_report(one, Page())
 
 
 @pytest.mark.parametrize("host", BUILT, ids=lambda path: path.stem)

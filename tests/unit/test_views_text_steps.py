@@ -6,7 +6,7 @@ from hosttune.engine.decide.ready import Outlook
 from hosttune.views.document import Item, Items, Section
 from hosttune.views.ready import status_text
 from hosttune.views.step_commands import find_command
-from hosttune.views.terminal import Screen, align_columns
+from hosttune.views.terminal import Screen, align_columns, wrap_step
 from hosttune.views.text import blocks_text
 from tests.hosts.built import HOSTS
 
@@ -38,6 +38,23 @@ def test_step_that_fits_stays_on_its_line_and_so_does_one_without_command():
     assert find_command("add nofail to line 3 of /etc/fstab") is None
     assert find_command("sudo rm 'a: b shows c") is None
     assert find_command("sudo apt-get install x, and boot it; or compile it") == (0, 22)
+
+
+def test_command_that_begins_with_another_program_than_sudo_is_not_broken_either():
+    pipe = "printf 'blacklist nouveau\\n' | sudo tee /etc/modprobe.d/blacklist-nouveau.conf"
+    for step, command in (
+        (pipe, pipe),
+        (f"keep it out: {pipe}, then reboot", pipe),
+        (
+            "if apt has none, see which compiler: grep CC_VERSION_TEXT /boot/config shows it",
+            "grep CC_VERSION_TEXT /boot/config",
+        ),
+        ("look it up: lsblk -o NAME,FSTYPE,UUID", "lsblk -o NAME,FSTYPE,UUID"),
+        ("dcgmi diag -r 3 tests the GPUs of a drained node", "dcgmi diag -r 3"),
+    ):
+        assert command in [
+            line.strip().removeprefix("-> ") for line in wrap_step(step, 40, first="  -> ", rest="     ")
+        ]
 
 
 def test_advice_of_a_rule_that_sets_something_has_not_the_gain_of_the_setting(run):

@@ -237,7 +237,7 @@ def _describe_reason(wish: Wish, operands: tuple[str, ...], present: Mapping[str
     absent = str(wish.fields.get("absent", "")) if missing else ""
     if absent:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-        parts = [f"{absent} (to install: {missing[0]}{more})", *other]
+        parts = [f"{absent} (to install: {missing[0]}{more}, with what they need)", *other]
     return "; ".join([*parts, *[f"still installed: {', '.join(gone)}"] * bool(gone)])
 
 

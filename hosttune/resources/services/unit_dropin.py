@@ -175,7 +175,7 @@ class _DropinComparison(Comparison):
             todo = f"when no GPU work runs: sudo systemctl daemon-reload && sudo systemctl restart {quote(name)}"
             return self._says(Verdict.DIFFERS, reason, self._waits_for("a restart"), evidence, todo)
         if not commands and self.wish.fields.get("needed"):
-            todo = f"sudo systemctl start {quote(name)}\nif it ends again, see why: journalctl -b -u {quote(name)}"
+            todo = f"sudo systemctl start {quote(name)}\nif it ends again, see why: sudo journalctl -b -u {quote(name)}"
             return self._says(Verdict.DIFFERS, f"{name} does not run", self._waits_for("a start"), evidence, todo)
         now = f"it runs as: {commands[0]}" if commands else "it does not run now"
         return self._says(Verdict.OK, "", evidence=(*evidence, now))
