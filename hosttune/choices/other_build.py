@@ -93,7 +93,8 @@ def _go_back(facts: Facts, dkms: DriverPackage, wanted: str) -> str:
     if not wanted or any(wanted not in known[one].versions for one in names if one in known):
         return ""
     pairs = _join_listed(f"{one}={wanted}" for one in names)
-    return f"{_APT} --allow-downgrades {pairs} && sudo apt-mark hold {_join_listed(names)}"
+    held = _join_listed(names)
+    return f"{_APT} --allow-downgrades {pairs} && sudo apt-mark hold {held}"
 
 
 def other_branch_build(facts: Facts) -> str:
