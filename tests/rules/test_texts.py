@@ -111,7 +111,11 @@ def is_copied(line: str) -> bool:
     """A diff, a value, a digest, a command or a line of a policy; or a name that no line is long enough for."""
     start = line.split(maxsplit=1)[0] if line.split() else ""
     words = len(line.split())
-    return start in {"+", "-", "@@", "Digest", "digest", "ignore:", "sudo", "hosttune"} or "->" in line or words <= 1
+    return (
+        start in {"+", "-", "@@", "Digest", "digest", "ignore:", "sudo", "hosttune", "printf"}
+        or "->" in line
+        or words <= 1
+    )
 
 
 def too_wide(text: str, columns: int) -> list[str]:

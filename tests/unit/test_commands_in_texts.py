@@ -196,6 +196,7 @@ AS_IT_IS = {
     "choices/drivers/change.py": {"operands"},
     "choices/drivers/nvidia_archive.py": {"known", "names"},
     "choices/drivers/switches.py": {"reset_all(facts)"},
+    "choices/other_build.py": {"held"},
     "choices/next_kernel.py": {"again", "files", "folder", "gcc", "kept", "kernel", "link", "number"},
     "cli/common.py": {"spell_program()", "quote_for_shell(words)", "_spell_chosen(asdict(look)) if look else ''"},
     "cli/going_on.py": {"then"},
