@@ -183,7 +183,7 @@ class Managers(Subject):
 
 
 def _exists(reader: Reader, path: str) -> bool:
-    if reader.persistent_only:  # of an image, the running state is no one's
+    if reader.persistent_only:  # an image has no running state
         return isinstance(reader.stat(path), Stat)
     return is_there(reader, path)
 

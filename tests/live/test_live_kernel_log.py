@@ -45,8 +45,7 @@ def test_program_of_a_user_that_is_called_like_an_error_of_a_gpu_is_none(said_by
     user = ("setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups")
     subprocess.run([*user, str(program), "-c", "kill -SEGV $$"], check=False, stderr=subprocess.DEVNULL)
     raw = subprocess.run(DMESG, check=False, capture_output=True, text=True, errors="replace").stdout
-    if f"] {FAULT.format(slot)}" not in raw:
-        pytest.skip("this kernel does not begin a line with the name of the program, or its log may not be read")
+    assert "potentially unexpected fatal signal" in raw  # some kernels begin that line with the program's name
     log = Facts(LiveReader()).kernel_log.both
     assert f"f{slot}:00" not in log
     assert not any(f":f{slot}:" in gpu for gpu in xids_in(log.splitlines()))

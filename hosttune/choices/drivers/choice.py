@@ -78,7 +78,7 @@ def _is_main(name: str) -> bool:
 
 
 def open_alone(facts: Facts) -> tuple[str, ...]:
-    """What here works with the open kernel module alone: what has no closed one, and what the kernel log of the driver
+    """What here works only with the open kernel module: what has no closed one, and what the kernel log of the driver
     that is there says so of."""
     return facts.gpus.open_alone or _by_log(facts, "needs_open")
 

@@ -81,7 +81,7 @@ class Nvidia(Subject):
 
     @fact
     def smi_said(self) -> str:
-        """Its first line that is no row of the table; empty if it printed nothing else."""
+        """Its first line that is not a row of the table; empty if it printed nothing else."""
         return self._asked.answer.sentence
 
     @fact
@@ -133,7 +133,7 @@ class Nvidia(Subject):
 
     @fact
     def needs_open(self) -> bool:
-        """A GPU was refused: it works with the open kernel module alone."""
+        """A GPU was refused: it works only with the open kernel module."""
         return needs_open(self._words)
 
     @fact

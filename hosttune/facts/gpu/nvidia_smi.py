@@ -104,7 +104,7 @@ class SmiAnswer:
     gpus: tuple[NvidiaGpu, ...]
     lost: Mapping[str, str]  # slots of GPUs that it could not reach, with the words that it has for that
     denied: tuple[str, ...]  # slots of GPUs that this user may not open
-    sentence: str  # the first line that is no row of the table: an error, or a warning before it
+    sentence: str  # the first line that is not a row of the table: an error, or a warning before it
     refusal: str  # no permission | no devices | not loaded | no library | gpu lost | mismatch | other; empty for none
     corrupted: tuple[str, ...] = ()  # slots of GPUs whose InfoROM is corrupted, as a warning says
     unclear: Mapping[str, str] = field(default_factory=dict)  # slots of GPUs that answer in part, with the error
@@ -244,7 +244,7 @@ def sentences_of(messages: Iterable[str]) -> str:
 
 
 def needs_open(sentences: str) -> bool:
-    """A GPU was refused because it works with the open kernel module alone."""
+    """A GPU was refused because it works only with the open kernel module."""
     return _OPEN_ONLY.search(sentences) is not None
 
 

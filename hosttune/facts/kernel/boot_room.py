@@ -48,7 +48,7 @@ class BootRoom(Subject):
 
     @fact
     def target(self) -> str:
-        """Where it is mounted: /boot, or / where it is no file system of its own."""
+        """Where it is mounted: /boot, or / where it has no file system of its own."""
         return self._room.target
 
     @fact
@@ -88,7 +88,7 @@ class BootRoom(Subject):
 
     @fact
     def spare(self) -> tuple[str, ...]:
-        """The kernels that neither run nor boot next, older ones alone where there are any.
+        """The kernels that neither run nor boot next, only older ones where there are any.
 
         None where it is not known what boots next.
         """

@@ -85,7 +85,7 @@ class Rails(Subject):
     def gpus(self) -> tuple[RailedGpu, ...]:
         """By slot.
 
-        Each with the RDMA devices below the same switch: a bridge that both hang on and that is no root port.
+        Each with the RDMA devices below the same switch: a bridge above both that is not a root port.
         """
 
         def switches(path: str) -> set[str]:

@@ -174,7 +174,7 @@ class Slurm(Subject):
 
     @fact
     def wants_plain_nvml(self) -> bool:
-        """It looks for GPUs by libnvidia-ml.so alone: AutoDetect=nvml before 24.05.5.
+        """It looks for GPUs by libnvidia-ml.so only: AutoDetect=nvml before 24.05.5.
 
         Of a slurmd that no package brought the version is not known, and nothing is claimed.
         """

@@ -142,7 +142,7 @@ def make_stale_question(target: str) -> tuple[str, ...]:
 def _find_stale(reader: Reader, facts: Facts, mounts: Iterable[NfsMount]) -> Iterator[NfsMount]:
     """Only what the kernel mounts as NFS: who waits for that can be ended (TASK_KILLABLE), not so for FUSE. So no user
     may be able to put something else on the way, and no other server may be on it; who makes a pod names its server. A
-    server that does not answer is no proof of anything: that is unknown, and ends the round.
+    server that does not answer proves nothing: that is unknown, and ends the round.
     """
     served = [one.target for one in facts.mounts.all if is_served(one)]
     for mount in [one for one in mounts if not one.is_of_pods][:_MOST_ASKED]:

@@ -66,7 +66,7 @@ class Tmp(Subject):
 
     @fact
     def size_bytes(self) -> int | None:
-        """Of a live tmpfs; 0 is unlimited; None when it is no tmpfs."""
+        """Of a live tmpfs; 0 is unlimited; None when it is not a tmpfs."""
         return self._live(lambda found: found.total_bytes if _is_tmpfs(found) else None, None)
 
     @fact
@@ -114,7 +114,7 @@ class Tmp(Subject):
             path = f"{folder}/{UNIT}"
             is_passing = folder.startswith("/run/")
             if is_passing and self.reader.persistent_only:
-                continue  # of an image /run is no one's
+                continue  # an image has no /run of its own
             is_masked = is_mask(self.reader, path)
             if is_masked and is_passing:
                 continue

@@ -320,7 +320,7 @@ class _UnpackedFolder:
 
 
 def _read_regular(folder: int, name: str, size: int) -> tuple[bytes, bool]:
-    """The first `size` bytes of a file, and whether these are all. What is no file by now is not opened for reading.
+    """The first `size` bytes of a file, and whether these are all. What is not a file any more is not opened.
     Raises OSError.
     """
     found = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)

@@ -20,7 +20,7 @@ _BYTES, _ROWS = 2, 3  # and of RowGroup
 
 
 def parse_parquet(source: Source) -> Header:
-    """The first row group stands for all: writers make them alike, but for the last."""
+    """The first row group is taken for all: writers make them alike, but for the last."""
     tail = source.at(source.size - 8, 8)
     length = int.from_bytes(tail[:4], "little")
     if tail[4:] != b"PAR1" or not 0 < length <= source.size - 12:

@@ -1,7 +1,7 @@
 """Sockets of this network namespace as the kernel lists them: who is at the other end, and what has come in.
 
 A question over netlink that anybody may ask (sock_diag(7); tcp_info of include/uapi/linux/tcp.h). /proc/PID/io counts
-read(2) alone, not recv(2), so what came over the network is counted here: bytes that TCP has received and sent, of each
+only read(2), not recv(2), so what came over the network is counted here: bytes that TCP has received and sent, of each
 socket. Other network namespaces are not listed, and of a connection that came and went between two looks nothing is
 known: what is counted is a lower bound.
 """
